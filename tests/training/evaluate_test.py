@@ -21,7 +21,7 @@ from training.plots.classifier_plots import calibration  # noqa: E402
 
 SMALL = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
 REVIEWS = "text\tlabel\na\tgood\nb\tbad\nc\tgood\nd\tgood\n"
-ANSWERS = [("good", 0.9), ("bad", 0.8), ("bad", 0.6), ("good", 0.7)]
+PREDICTIONS = [("good", 0.9), ("bad", 0.8), ("bad", 0.6), ("good", 0.7)]
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def reviews(tmp_path):
     return str(path)
 
 
-def write_answers(path, rows):
+def write_predictions(path, rows):
     if path.suffix == ".tsv":
         lines = ["label\tscore", *(f"{label}\t{score}" for label, score in rows)]
     else:
@@ -40,8 +40,8 @@ def write_answers(path, rows):
     return str(path)
 
 
-def test_answers_to_texts_with_pictures(reviews, tmp_path):
-    answers = write_answers(tmp_path / "predictions.tsv", ANSWERS)
+def test_text_predictions_are_scored_and_plotted(reviews, tmp_path):
+    answers = write_predictions(tmp_path / "predictions.tsv", PREDICTIONS)
     plots = tmp_path / "plots"
     config = EvaluateConfig(data_file=reviews, predictions=answers, plots_dir=str(plots))
     assert evaluate(config)["accuracy"] == 75.0
@@ -49,10 +49,10 @@ def test_answers_to_texts_with_pictures(reviews, tmp_path):
         assert (plots / picture).stat().st_size > 1000
 
 
-def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
+def test_label_map_applies_to_labels_and_predictions(tmp_path):
     data, answers = tmp_path / "hans.tsv", tmp_path / "answers.jsonl"
     data.write_text("text\tlabel\na\tentailment\nb\tnon-entailment\nc\tnon-entailment\n")
-    write_answers(answers, [("entailment", 1), ("neutral", 0.5), ("contradiction", 0.5)])
+    write_predictions(answers, [("entailment", 1), ("neutral", 0.5), ("contradiction", 0.5)])
     config = EvaluateConfig(data_file=str(data), predictions=str(answers))
     with pytest.raises(ValueError, match=r"label must be one of .* Received: 'neutral'"):
         evaluate(config)
@@ -60,7 +60,7 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     for class_names in ((), ("contradiction", "entailment", "neutral")):
         mapped = dataclasses.replace(config, label_map=label_map, class_names=class_names)
         assert evaluate(mapped)["accuracy"] == 100
-    # A model of three classes: the answers are those of its own labels, read as two
+    # The model predicts three classes, and `label_map` maps them to two.
     tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc?"])
     classifier = keras_bert.TextClassifier(
         keras_bert.Backbone(SMALL),
@@ -69,7 +69,7 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     )
     classifier.save(tmp_path / "model.keras")
     is_entailment = [row["label"] == "entailment" for row in classifier.classify(["a", "b", "c"])]
-    right = sum(one == two for one, two in zip(is_entailment, (True, False, False), strict=True))
+    right = sum(a == b for a, b in zip(is_entailment, (True, False, False), strict=True))
     mapped = dataclasses.replace(mapped, predictions="", model=str(tmp_path / "model.keras"))
     with pytest.raises(
         ValueError, match=r"--class_names=contradiction.* --model has its own class"
@@ -80,7 +80,7 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
 
 
 @pytest.mark.parametrize("has_ids", [True, False])
-def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_path):
+def test_skip_labels_also_omits_predictions(has_ids, tmp_path):
     labels = ["x", "-", "y"]
     rows = [{"id": n, "text": "a", "label": label} for n, label in enumerate(labels)]
     answers = [{"id": n, "label": label} for n, label in enumerate("xyy")]
@@ -96,20 +96,20 @@ def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_pat
         assert evaluate(config)["accuracy"] == 100
 
 
-def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
-    answers = write_answers(tmp_path / "predictions.tsv", ANSWERS[:3])
+def test_predictions_of_another_file_raise(reviews, tmp_path):
+    answers = write_predictions(tmp_path / "predictions.tsv", PREDICTIONS[:3])
     with pytest.raises(ValueError, match=r"predictions\.tsv must have .* the 4 rows .*: 3 predic"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
     (tmp_path / "answers.csv").write_text("id,class\n1,good\n")
     with pytest.raises(ValueError, match=r"answers\.csv, line 2: the fields must include label"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=str(tmp_path / "answers.csv")))
-    answers = write_answers(tmp_path / "predictions.tsv", [("great", 1.0), *ANSWERS[1:]])
+    answers = write_predictions(tmp_path / "predictions.tsv", [("great", 1.0), *PREDICTIONS[1:]])
     with pytest.raises(ValueError, match=r"one of \['bad', 'good'\]\. Received: 'great'"):
         evaluate(EvaluateConfig(data_file=reviews, predictions=answers))
 
 
-def test_answers_are_matched_by_id(tmp_path):
-    """The predictions are all right, and in another order than the labels."""
+def test_predictions_are_matched_by_id(tmp_path):
+    """All predictions are correct, but in a different order from the labels."""
     labels = {"a": 0, "b": 1, "7": 2}
     data = [{"id": id, "label": label, "text": "t"} for id, label in labels.items()]
     answers = [{"id": id, "label": labels[str(id)], "score": 1} for id in ("b", 7, "a")]
@@ -125,15 +125,15 @@ def test_answers_are_matched_by_id(tmp_path):
                 file.writelines(json.dumps(row) + "\n" for row in rows)
         return evaluate(config)["accuracy"]
 
-    def without_id(rows):
+    def remove_ids(rows):
         return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
     assert accuracy(data, answers) == 100
-    assert accuracy(without_id(data), answers) == pytest.approx(0)
-    assert accuracy(data, without_id(answers)) == pytest.approx(0)
-    same = [{**row, "id": "a"} for row in data]
-    assert accuracy(same, [{**row, "id": "a"} for row in answers]) == pytest.approx(0)
-    for wrong_data, wrong_answers, message in [
+    assert accuracy(remove_ids(data), answers) == pytest.approx(0)
+    assert accuracy(data, remove_ids(answers)) == pytest.approx(0)
+    same_ids = [{**row, "id": "a"} for row in data]
+    assert accuracy(same_ids, [{**row, "id": "a"} for row in answers]) == pytest.approx(0)
+    for invalid_data, invalid_answers, message in [
         (
             data,
             [*answers[:2], {**answers[2], "id": "c"}],
@@ -145,10 +145,10 @@ def test_answers_are_matched_by_id(tmp_path):
             "unique. Received: '7' in line 2 and line 3",
         ),
         (data, [*answers[:2], {**answers[2], "id": None}], "line 3: each row must have an id"),
-        (same, answers, "unique. Received: 'a' in row 1 and row 2"),
+        (same_ids, answers, "unique. Received: 'a' in row 1 and row 2"),
     ]:
         with pytest.raises(ValueError, match=message):
-            accuracy(wrong_data, wrong_answers)
+            accuracy(invalid_data, invalid_answers)
 
 
 ROWS = {
@@ -179,7 +179,7 @@ ROWS = {
         ("squad", '{"id": "1", "answer": 3}', "line 1: answer must be a string"),
     ],
 )
-def test_malformed_answers_are_named(kind, answers, message, tmp_path):
+def test_invalid_predictions_raise(kind, answers, message, tmp_path):
     suffix = {"tagging": "conll", "multiple_choice": "jsonl", "squad": "json"}.get(kind, "tsv")
     data, path = tmp_path / f"dev.{suffix}", tmp_path / "answers.jsonl"
     data.write_text(ROWS[kind])
@@ -194,7 +194,7 @@ def test_malformed_answers_are_named(kind, answers, message, tmp_path):
         evaluate(config)
 
 
-def test_a_page_shows_a_models_answers_to_questions(tmp_path):
+def test_plots_include_a_page_of_answers(tmp_path):
     question = {"id": "1", "question": "a?", "answers": [{"text": "b", "answer_start": 2}]}
     data = {"data": [{"paragraphs": [{"context": "a b c", "qas": [question]}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(data))
@@ -211,7 +211,7 @@ def test_a_page_shows_a_models_answers_to_questions(tmp_path):
     assert "<mark" in (tmp_path / "plots" / "spans.html").read_text()
 
 
-def test_tagging(tmp_path):
+def test_tagging_predictions_are_scored(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis O\n")
     config = EvaluateConfig(
@@ -220,8 +220,8 @@ def test_tagging(tmp_path):
     scores = evaluate(config)
     assert scores["precision"] == 100.0
     assert scores["recall"] == 50.0
-    for same in ("Ann (PER)\nin *\nParis (LOC)\n", "Ann PER\nin O\nParis LOC\n"):
-        (tmp_path / "dev.conll").write_text(same)
+    for text in ("Ann (PER)\nin *\nParis (LOC)\n", "Ann PER\nin O\nParis LOC\n"):
+        (tmp_path / "dev.conll").write_text(text)
         assert evaluate(config) == scores
     (tmp_path / "answers.conll").write_text("Ann O\nin O\nParis O\n")
     assert evaluate(config)["f1"] == 0.0
@@ -230,8 +230,8 @@ def test_tagging(tmp_path):
         evaluate(config)
 
 
-def test_a_tagger_of_another_scheme_is_scored_as_in_training(tmp_path):
-    """The tagger tags every word alike; its labels tell that it learned IOB2."""
+def test_tagger_scheme_is_inferred_from_its_labels(tmp_path):
+    """The tagger predicts the same label for every word. Its class names follow IOB2."""
     tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
     preprocessor = TokenClassifierPreprocessor(tokenizer, 16)
     backbone = keras_bert.Backbone(SMALL)
@@ -248,7 +248,7 @@ def test_a_tagger_of_another_scheme_is_scored_as_in_training(tmp_path):
     assert evaluate(config)["accuracy"] == 50.0
 
 
-def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
+def test_missing_model_or_kind_raises(reviews, tmp_path):
     with pytest.raises(ValueError, match="pass either --model or --predictions"):
         evaluate(EvaluateConfig(data_file=reviews))
     with pytest.raises(FileNotFoundError, match="none, which does not exist"):
@@ -260,7 +260,7 @@ def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
         evaluate(EvaluateConfig(data_file=str(tmp_path / "test.annotated"), predictions=reviews))
 
 
-def test_a_model_says_what_it_is_scored_on(tmp_path):
+def test_kind_is_inferred_from_the_model(tmp_path):
     tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc?"])
     preprocessor = keras_bert.data.MultipleChoicePreprocessor(tokenizer, 16)
     task = keras_bert.MultipleChoice(keras_bert.Backbone(SMALL), preprocessor)
@@ -293,7 +293,7 @@ def test_a_model_says_what_it_is_scored_on(tmp_path):
         evaluate(dataclasses.replace(config, model=str(tmp_path / "1")))
 
 
-def test_lines_of_predict_are_scored(tmp_path):
+def test_output_of_predict_is_scored(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nsang O\n\nhere O\n")
     rows = [[("Ann", "B-PER"), ("sang", "B-PER")], [("here", "O")]]
     lines = [{"answers": [{"word": word, "label": label} for word, label in row]} for row in rows]
@@ -316,22 +316,22 @@ def test_lines_of_predict_are_scored(tmp_path):
         evaluate(config)
 
 
-def test_calibration_by_bins():
-    confidence, accuracy, share = calibration([True, False, True], [0.91, 0.97, 1.0])
+def test_calibration_averages_bins():
+    confidence, accuracy, fraction = calibration([True, False, True], [0.91, 0.97, 1.0])
     assert confidence.tolist() == pytest.approx([0.96])
     assert accuracy.tolist() == pytest.approx([2 / 3])
-    assert share.tolist() == [1.0]
+    assert fraction.tolist() == [1.0]
 
 
-def report_of(config, tmp_path):
-    """Evaluates with a report, and returns the scores and the page."""
+def evaluate_with_report(config, tmp_path):
+    """Evaluates with a report, and returns the scores and the HTML."""
     folder = tmp_path / "report"
     scores = evaluate(dataclasses.replace(config, report_dir=str(folder)))
     assert json.loads((folder / "scores.json").read_text()) == scores
     return scores, (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_report_of_classes(tmp_path):
+def test_classification_report(tmp_path):
     texts = [f"<text {index}> {'long ' * index}" for index in range(8)]
     labels = ["good", "bad"] * 4
     lines = [f"{text}\t{label}" for text, label in zip(texts, labels, strict=True)]
@@ -339,22 +339,22 @@ def test_report_of_classes(tmp_path):
     rows = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.tsv"),
-        predictions=write_answers(tmp_path / "predictions.tsv", rows),
+        predictions=write_predictions(tmp_path / "predictions.tsv", rows),
     )
-    scores, page = report_of(config, tmp_path)
+    scores, page = evaluate_with_report(config, tmp_path)
     assert scores["accuracy"] == 75.0
     assert "Mistakes: 2 of 8 rows" in page
-    # The more confident mistake comes first, and text is not markup
+    # Mistakes are sorted by confidence, and the text is escaped.
     assert 0 < page.index("&lt;text 7&gt;") < page.index("&lt;text 1&gt;")
     assert "&lt;text 2&gt;" not in page
     assert page.count("data:image/svg+xml") == 2
-    # The most frequent class is right in half of the rows.
+    # The most frequent class is correct for half of the rows.
     assert '<td>the most frequent class</td><td class="number">50.00</td>' in page
-    # Two rows in each quartile of the lengths, Wilson's interval for 1 of 2
+    # Each quartile of the lengths has two rows, of which one is correct. This is Wilson's interval.
     assert '<td class="number">50.00</td><td>9.45 to 90.55</td>' in page
 
 
-def test_report_of_numbers(tmp_path):
+def test_regression_report(tmp_path):
     (tmp_path / "dev.tsv").write_text("text\tlabel\na\t1\nbb\t2\nccc\t3\ndddd\t4.5\n")
     (tmp_path / "predictions.tsv").write_text("score\n1.5\n2\n1\n4\n")
     config = EvaluateConfig(
@@ -362,13 +362,13 @@ def test_report_of_numbers(tmp_path):
         predictions=str(tmp_path / "predictions.tsv"),
         regression=True,
     )
-    _, page = report_of(config, tmp_path)
+    _, page = evaluate_with_report(config, tmp_path)
     largest = page[page.index("Largest errors") :]
     assert largest.index("<td>ccc</td>") < largest.index("<td>a</td>")
     assert "the mean of the labels" in page
 
 
-def test_report_of_questions(tmp_path):
+def test_question_report(tmp_path):
     def question(number, text, *answers):
         golds = [{"text": answer, "answer_start": 3} for answer in answers]
         return {"id": number, "question": text, "answers": golds, "is_impossible": not golds}
@@ -381,7 +381,7 @@ def test_report_of_questions(tmp_path):
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.json"), predictions=str(tmp_path / "predictions.json")
     )
-    scores, page = report_of(config, tmp_path)
+    scores, page = evaluate_with_report(config, tmp_path)
     assert scores["exact"] == 50.0
     assert "Mistakes: 1 of 2 rows" in page
     assert '<mark class="gold">Goethe</mark>' in page
@@ -390,7 +390,7 @@ def test_report_of_questions(tmp_path):
     assert "<td>unanswerable</td>" in page
 
 
-def test_report_of_questions_takes_the_null_threshold(tmp_path):
+def test_question_report_uses_the_null_threshold(tmp_path):
     def question(number, *answers):
         golds = [{"text": answer, "answer_start": 3} for answer in answers]
         return {"id": number, "question": "Who?", "answers": golds, "is_impossible": not golds}
@@ -407,22 +407,22 @@ def test_report_of_questions_takes_the_null_threshold(tmp_path):
         predictions=str(answers),
         null_odds=str(tmp_path / "null_odds.json"),
     )
-    scores, page = report_of(config, tmp_path)
+    scores, page = evaluate_with_report(config, tmp_path)
     assert scores["exact"] == 100.0
     assert "Mistakes: 0 of 2 rows" in page
-    # With another threshold, the same answer counts
-    scores, page = report_of(dataclasses.replace(config, null_threshold=5.0), tmp_path)
+    # A higher threshold keeps the wrong answer.
+    scores, page = evaluate_with_report(dataclasses.replace(config, null_threshold=5.0), tmp_path)
     assert scores["exact"] == 50.0
     assert "Mistakes: 1 of 2 rows" in page
 
 
-def test_report_of_tags(tmp_path):
+def test_tagging_report(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n\nBob B-PER\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis B-PER\n\nBob B-PER\n")
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.conll"), predictions=str(tmp_path / "answers.conll")
     )
-    _, page = report_of(config, tmp_path)
+    _, page = evaluate_with_report(config, tmp_path)
     assert '<mark class="wrong">Paris</mark>' in page
     assert "Mistakes: 1 of 2 sentences" in page
     assert "Bob" not in page
@@ -430,22 +430,22 @@ def test_report_of_tags(tmp_path):
     assert confused in page
 
 
-def test_report_of_choices(tmp_path):
+def test_multiple_choice_report(tmp_path):
     rows = [
         {"text": text, "choices": ["left", "right"], "label": label}
         for text, label in zip("abcd", (0, 1, 0, 1), strict=True)
     ]
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
     choices = [{"choice": 0, "score": score} for score in (0.9, 0.6, 0.8, 0.7)]
-    # Some as `predict` writes them, the best first
-    answers = [*choices[:2], *({"answers": [one, {"choice": 1}]} for one in choices[2:])]
+    # The last two have the format of `predict`, sorted by score.
+    answers = [*choices[:2], *({"answers": [choice, {"choice": 1}]} for choice in choices[2:])]
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.jsonl"),
         kind="multiple_choice",
         predictions=str(tmp_path / "answers.jsonl"),
     )
-    scores, page = report_of(config, tmp_path)
+    scores, page = evaluate_with_report(config, tmp_path)
     assert scores == {"accuracy": 50.0}
     mistakes = page[page.index("Mistakes: 2 of 4 rows") :]
     row = '<td>right</td><td>left</td><td class="number">0.70</td>'

@@ -28,7 +28,7 @@ def config(tmp_path_factory):
     return ExportConfig(model=str(path))
 
 
-def test_a_version_for_a_server_answers_as_the_model(config, tmp_path):
+def test_deployed_version_matches_the_model(config, tmp_path):
     report = export(dataclasses.replace(config, deploy_to=str(tmp_path / "models")))
     assert "TextClassifier, tf_saved_model, float32" in report
     versions = [path.name for path in (tmp_path / "models").iterdir()]
@@ -38,12 +38,12 @@ def test_a_version_for_a_server_answers_as_the_model(config, tmp_path):
         load_model(path)[0].predict_rows(rows)
         for path in (str(tmp_path / "models" / "1"), config.model)
     )
-    for one, other in zip(served, saved, strict=True):
-        assert one["label"] == other["label"]
-        assert one["score"] == pytest.approx(other["score"], abs=1e-6)
+    for served_row, saved_row in zip(served, saved, strict=True):
+        assert served_row["label"] == saved_row["label"]
+        assert served_row["score"] == pytest.approx(saved_row["score"], abs=1e-6)
 
 
-def test_calibration_reads_the_column_that_is_named(tmp_path):
+def test_calibration_texts_reads_the_given_column(tmp_path):
     (tmp_path / "texts.csv").write_text("id,review\n" + "1,a b\n2,c d\n" * 4)
     config = ExportConfig(
         calibration_file=str(tmp_path / "texts.csv"), text="review", calibration_rows=3
@@ -52,31 +52,33 @@ def test_calibration_reads_the_column_that_is_named(tmp_path):
     assert calibration_texts(ExportConfig()) is None
 
 
-def test_a_folder_for_the_hub_has_a_card(config, tmp_path):
+def test_hub_directory_has_a_model_card(config, tmp_path):
     pytest.importorskip("huggingface_hub")
     (tmp_path / "results.json").write_text('{"config": {"train_file": "reviews.csv"}}')
-    asked = dataclasses.replace(
+    export_config = dataclasses.replace(
         config,
-        output=str(tmp_path / "folder"),
+        output=str(tmp_path / "hub"),
         export_format="hugging_face",
         results=str(tmp_path / "results.json"),
     )
-    assert "card     " in export(asked)
-    assert "| train file | reviews.csv |" in (tmp_path / "folder" / "README.md").read_text()
+    assert "card     " in export(export_config)
+    assert "| train file | reviews.csv |" in (tmp_path / "hub" / "README.md").read_text()
     with pytest.raises(FileExistsError, match="pass --overwrite to replace it"):
-        export(asked)
-    export(dataclasses.replace(asked, overwrite=True))
+        export(export_config)
+    export(dataclasses.replace(export_config, overwrite=True))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "README.md").write_text("---\ntags:\n- x\n---\n- keras-bert")
     for overwrite in (False, True):
-        other = dataclasses.replace(asked, output=str(tmp_path / "other"), overwrite=overwrite)
+        saved_row = dataclasses.replace(
+            export_config, output=str(tmp_path / "other"), overwrite=overwrite
+        )
         with pytest.raises(FileExistsError, match=r"to be replaced\. Received: .*other\."):
-            export(other)
+            export(saved_row)
     with pytest.raises(FileNotFoundError, match=r"--results=none\.json does not exist"):
-        export(dataclasses.replace(asked, results="none.json", overwrite=True))
+        export(dataclasses.replace(export_config, results="none.json", overwrite=True))
 
 
-def test_wrong_options_are_refused(config, tmp_path):
+def test_invalid_options_raise(config, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.keras, which does not exist"):
         export(ExportConfig(model="none.keras", output="x"))
     with pytest.raises(ValueError, match="pass --output, --deploy_to or --push_to"):
@@ -85,14 +87,16 @@ def test_wrong_options_are_refused(config, tmp_path):
         ValueError, match=r"--deploy_to is only supported for tf_saved_model\. Received: onnx"
     ):
         export(dataclasses.replace(config, output="x.onnx", deploy_to=str(tmp_path)))
-    folder = dataclasses.replace(config, output=str(tmp_path / "x"), export_format="hugging_face")
+    hub_config = dataclasses.replace(
+        config, output=str(tmp_path / "x"), export_format="hugging_face"
+    )
     with pytest.raises(
         ValueError, match="--dtype=bfloat16 is given, but the format is hugging_fac"
     ):
-        export(dataclasses.replace(folder, dtype="bfloat16"))
+        export(dataclasses.replace(hub_config, dtype="bfloat16"))
 
 
-def test_a_suffix_that_no_format_has_is_refused(config, tmp_path):
+def test_unknown_suffix_raises(config, tmp_path):
     output = str(tmp_path / "x.foo")
     with pytest.raises(
         ValueError, match=r"must end in \.onnx \(onnx\), \.xml .*directory.* Received: .*\.foo\."
@@ -102,7 +106,7 @@ def test_a_suffix_that_no_format_has_is_refused(config, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:TensorFlow Serving only loads directories")
-def test_a_folder_without_a_suffix_and_one_by_its_format(config, tmp_path):
+def test_saved_model_directory_by_suffix_or_format(config, tmp_path):
     plain, dotted = tmp_path / "plain", tmp_path / "v1.5"
     assert "tf_saved_model" in export(dataclasses.replace(config, output=str(plain)))
     named = dataclasses.replace(config, output=str(dotted), export_format="tf_saved_model")
@@ -117,38 +121,44 @@ def test_a_folder_without_a_suffix_and_one_by_its_format(config, tmp_path):
         export(dataclasses.replace(config, model=str(tmp_path), output=str(tmp_path / "1")))
 
 
-def test_errors_name_the_flags(config, tmp_path):
+def test_errors_include_the_flag(config, tmp_path):
     (tmp_path / "taken.xml").touch()
     (tmp_path / "taken.bin").touch()
     (tmp_path / "texts.csv").write_text("text\na b\n")
 
-    def refused(error, match, output="x.onnx", **flags):
-        asked = {"output": output and str(tmp_path / output)} | flags
+    def assert_export_raises(error, match, output="x.onnx", **flags):
+        export_config = {"output": output and str(tmp_path / output)} | flags
         with pytest.raises(error, match=match):
-            export(dataclasses.replace(config, **asked))
+            export(dataclasses.replace(config, **export_config))
 
-    refused(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
+    assert_export_raises(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
     (tmp_path / "taken.xml").write_text("<net><rt_info><keras_bert/></rt_info></net>")
-    refused(FileExistsError, r"taken\.xml already exists: pass --overwrite to", "taken.xml")
+    assert_export_raises(
+        FileExistsError, r"taken\.xml already exists: pass --overwrite to", "taken.xml"
+    )
     (tmp_path / "taken.xml").unlink()
-    refused(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
-    refused(
+    assert_export_raises(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
+    assert_export_raises(
         ValueError,
         "--calibration_file must be given for --dtype=int8 in openvino",
         "x.xml",
         dtype="int8",
     )
-    refused(
+    assert_export_raises(
         ValueError,
         r"--calibration_file is only for tf_saved_model and openvino in int8, .* onnx in int8",
         dtype="int8",
         calibration_file=str(tmp_path / "texts.csv"),
     )
-    refused(ValueError, "--takes_text is only for .* the format is onnx", takes_text=True)
+    assert_export_raises(
+        ValueError, "--takes_text is only for .* the format is onnx", takes_text=True
+    )
     is_file = "taken.bin is a file"
-    refused(NotADirectoryError, f"--output must be in a directory.*{is_file}", "taken.bin/1")
+    assert_export_raises(
+        NotADirectoryError, f"--output must be in a directory.*{is_file}", "taken.bin/1"
+    )
     deploy_to = str(tmp_path / "taken.bin")
-    refused(
+    assert_export_raises(
         NotADirectoryError,
         f"--deploy_to must be in a directory.*{is_file}",
         "",
@@ -156,7 +166,7 @@ def test_errors_name_the_flags(config, tmp_path):
     )
     tagger = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=2)
     tagger.save(tmp_path / "tagger.keras")
-    refused(
+    assert_export_raises(
         ValueError,
         "--takes_text is only for .* is a TokenClassifier",
         "x.xml",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multiple choice program, from files to predictions, at miniature size."""
+"""Fine-tunes on multiple choice at a small scale, from files to predictions."""
 
 import csv
 
@@ -48,7 +48,7 @@ def write_swag(path, rows=8, label=True):
             )
 
 
-def test_a_recipe_runs_two_steps(preset, tmp_path):
+def test_swag_recipe_runs(preset, tmp_path):
     config = recipes.load("swag", ChoiceConfig)
     write_swag(tmp_path / config.train_file)
     write_swag(tmp_path / config.dev_file, rows=4)
@@ -63,7 +63,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
         sequence_length=16,
         precision="float32",
         output_dir=str(tmp_path / "run"),
-        # Other backends export in a process that they must wait for; tests/export does.
+        # Other backends export in a separate process. tests/export covers that.
         export=keras.backend.backend() == "tensorflow",
     )
     results = finetuning.run(ChoiceJob, config, read_data(config))
@@ -78,14 +78,14 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
         )
     )
     np.testing.assert_allclose(trained, pretrained, atol=2e-3)
-    answers = (folder / "predictions.tsv").read_text().splitlines()
-    assert answers[0] == "choice\ttext\tscore"
-    assert len(answers) == 4
+    predictions = (folder / "predictions.tsv").read_text().splitlines()
+    assert predictions[0] == "choice\ttext\tscore"
+    assert len(predictions) == 4
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
 
 
 @pytest.mark.backend_independent
-def test_a_choice_of_swag_is_the_second_sentence_with_an_ending(tmp_path):
+def test_swag_choices_join_sentence_and_ending(tmp_path):
     write_swag(tmp_path / "val.csv", rows=5)
     data = read_choices(tmp_path / "val.csv")
     assert data.texts[0] == "She opens."
@@ -94,18 +94,18 @@ def test_a_choice_of_swag_is_the_second_sentence_with_an_ending(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_rows_may_differ_in_their_choices(tmp_path):
+def test_number_of_choices_may_vary(tmp_path):
     (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1,ending2,label\na,b,c,d,,1\n")
     assert read_choices(tmp_path / "a.csv").choices == [["b c", "b d"]]
     (tmp_path / "a.jsonl").write_text(
         '{"text": "a", "choices": ["b", "c"], "label": 1}\n\n'
         '{"text": "a", "choices": ["b", "c", "d"], "label": "2"}\n'
     )
-    # CODAH's file, as it is published
+    # The published file format of CODAH
     (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbfi\tShe opens the\tdoor.\tfridge.\t1\r\n")
     assert read_choices(tmp_path / "a.tsv").inputs == (["She opens the"], [["door.", "fridge."]])
     data = read_choices(tmp_path / "a.jsonl")
-    assert [len(own) for own in data.choices] == [2, 3]
+    assert [len(choices) for choices in data.choices] == [2, 3]
     assert data.labels.tolist() == [1, 2]
 
 
@@ -126,20 +126,20 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
         ("a.tsv", "i\ta\tb\t0\n", "line 1: the columns must be a category, .* Received: 4 columns"),
     ],
 )
-def test_an_error_names_file_line_and_field(name, text, message, tmp_path):
+def test_error_includes_file_line_and_field(name, text, message, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         read_choices(tmp_path / name)
 
 
 @pytest.mark.backend_independent
-def test_a_wrong_format_is_named():
+def test_unknown_format_raises():
     with pytest.raises(ValueError, match="format must be one of auto, swag"):
         ChoiceConfig(format="csv")
 
 
 @pytest.mark.backend_independent
-def test_missing_files_and_fields_are_named(tmp_path):
+def test_missing_files_and_labels_raise(tmp_path):
     with pytest.raises(ValueError, match="--train_file must be"):
         read_data(ChoiceConfig())
     with pytest.raises(FileNotFoundError, match=r"train\.csv does not exist"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning on two hosts is that on one: two processes, which exchange messages as hosts do."""
+"""Compares fine-tuning on two hosts with one host. Two processes on one machine act as hosts."""
 
 import csv
 import json
@@ -14,16 +14,16 @@ from training.engine import finetuning, output_folder
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
 from training.jobs.question_answering import QuestionJob, SquadConfig
 
-# The preset is a classifier's, and questions need another head.
+# The preset is a classifier, but question answering needs a different head.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning"),
     pytest.mark.slow,
-    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="multi-host"),
 ]
 
 OPTIONS = {
     "epochs": 2,
-    # Two hosts can halve it, but not the rows that remain at the end of an epoch.
+    # It is divisible by two hosts, but the last batch of an epoch is not.
     "batch_size": 6,
     "learning_rate": 1e-3,
     "sequence_length": 32,
@@ -33,7 +33,7 @@ OPTIONS = {
     "measure_energy": False,
 }
 
-# What both processes do: they start only once.
+# Both processes run this program. It has all cases, so that each process starts only once.
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -42,30 +42,30 @@ from training.engine import config_flags, connection, finetuning, hosts, program
 from training.engine.options import HostOptions
 from tests.training.finetune_on_hosts_test import classification, questions
 
-folder = Path(sys.argv.pop(1))
+directory = Path(sys.argv.pop(1))
 config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 place = config_flags.configuration(HostOptions)
-answers = {}
+outputs = {}
 with connection.join_processes(place):
-    for name, shares in (("two", True), ("one_then_two", False)):
-        config, job = classification(folder, name, shard_optimizer=shares, **vars(place))
+    for name, is_sharded in (("two", True), ("one_then_two", False)):
+        config, job = classification(directory, name, shard_optimizer=is_sharded, **vars(place))
         program.fine_tune(config, job)
-    config, job = questions(folder, "two_questions", **vars(place))
+    config, job = questions(directory, "two_questions", **vars(place))
     program.fine_tune(config, job)
     try:
-        config, job = classification(folder, "other", batch_size=5, **vars(place))
+        config, job = classification(directory, "other", batch_size=5, **vars(place))
         finetuning.run(job, config, job.read(config))
     except ValueError as error:
-        answers["rows"] = str(error)
+        outputs["rows"] = str(error)
     try:
-        config, job = classification(folder, "other", epochs=1 + hosts.index(), **vars(place))
+        config, job = classification(directory, "other", epochs=1 + hosts.index(), **vars(place))
         finetuning.run(job, config, job.read(config))
     except hosts.ProcessMismatchError as error:
-        answers["epochs"] = str(error)
+        outputs["epochs"] = str(error)
     with hosts.energy_meter(True, "USA") as meter:
-        answers["kwh"] = meter and meter().kwh
-print(json.dumps(answers))
+        outputs["kwh"] = meter and meter().kwh
+print(json.dumps(outputs))
 """
 
 
@@ -95,7 +95,7 @@ class Interrupted(ClassificationJob):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder with the runs of one process, of two, and of one and then two."""
+    """A directory with runs of one process, of two processes, and of one and then two."""
     folder = tmp_path_factory.mktemp("runs")
     make_data(folder)
     make_preset(folder / "preset")
@@ -124,7 +124,7 @@ def results(folder):
         ("two_questions", "one_questions"),
     ],
 )
-def test_two_hosts_train_and_score_as_one(runs, name, expected):
+def test_two_hosts_train_and_score_like_one(runs, name, expected):
     folder, _ = runs
     two, one = results(folder / name), results(folder / expected)
     (run,), (other,) = two["runs"], one["runs"]
@@ -138,7 +138,7 @@ def test_two_hosts_train_and_score_as_one(runs, name, expected):
     assert not (folder / name / "seed_1" / "checkpoints").exists()
 
 
-def test_a_divided_optimizer_state_is_saved_whole(runs):
+def test_sharded_optimizer_state_is_saved_completely(runs):
     folder, _ = runs
     two, one = (
         keras.models.load_model(results(folder / name)["kept"]["model"]) for name in ("two", "one")
@@ -146,24 +146,24 @@ def test_a_divided_optimizer_state_is_saved_whole(runs):
     assert two.optimizer.shard_state
     assert len(two.optimizer.variables) == len(one.optimizer.variables) > 10
     assert any(np.any(variable.numpy()) for variable in one.optimizer.variables[2:])
-    for part, other in zip(
+    for weight, other in zip(
         (*two.weights, *two.optimizer.variables),
         (*one.weights, *one.optimizer.variables),
         strict=True,
     ):
         np.testing.assert_allclose(
-            part.numpy(), other.numpy(), rtol=1e-4, atol=1e-6, err_msg=other.path
+            weight.numpy(), other.numpy(), rtol=1e-4, atol=1e-6, err_msg=other.path
         )
 
 
-def test_two_hosts_answer_as_one(runs):
+def test_two_hosts_predict_like_one(runs):
     folder, _ = runs
-    answers = {}
+    outputs = {}
     for name in ("one", "two"):
         with open(folder / name / "predictions.tsv", newline="") as file:
-            answers[name] = list(csv.DictReader(file, delimiter="\t"))
-    assert len(answers["two"]) == len(answers["one"]) == 36
-    for row, other in zip(answers["two"], answers["one"], strict=True):
+            outputs[name] = list(csv.DictReader(file, delimiter="\t"))
+    assert len(outputs["two"]) == len(outputs["one"]) == 36
+    for row, other in zip(outputs["two"], outputs["one"], strict=True):
         assert row["label"] == other["label"]
         assert float(row["score"]) == pytest.approx(float(other["score"]), rel=1e-5)
     predictions = [
@@ -178,9 +178,9 @@ def test_main_process_logs_and_mismatch_raises(runs):
     assert "Resuming seed 1 from epoch 1" in first
     assert "epoch 2/2" in first
     assert "epoch" not in second.splitlines()[0]
-    answers = [json.loads(printed.splitlines()[-1]) for printed in runs[1]]
-    assert answers[0] == answers[1]
-    assert "must be a multiple of the" in answers[0]["rows"]
+    outputs = [json.loads(printed.splitlines()[-1]) for printed in runs[1]]
+    assert outputs[0] == outputs[1]
+    assert "must be a multiple of the" in outputs[0]["rows"]
     expected = "the command differs between the processes: {'epochs': 1} in process 0, {'epochs': 2"
-    assert expected in answers[0]["epochs"]
-    assert answers[0]["kwh"] is None or answers[0]["kwh"] > 0
+    assert expected in outputs[0]["epochs"]
+    assert outputs[0]["kwh"] is None or outputs[0]["kwh"] > 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question-answering program, from files to an exported model, at miniature size."""
+"""Fine-tunes on question answering at a small scale, from files to an exported model."""
 
 import json
 
@@ -55,7 +55,7 @@ def write_squad(folder, name, *titles, is_version_2=False, **changes):
     (folder / name).write_text(json.dumps({"data": articles}))
 
 
-# Values of a config with which a run takes seconds
+# With these values, a run takes seconds.
 MINIATURE = {
     "epochs": 1,
     "batch_size": 4,
@@ -87,7 +87,7 @@ def read(path):
     return json.loads(path.read_text())
 
 
-def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
+def test_squad_v2_run_writes_predictions_and_export(preset, tmp_path):
     write_squad(tmp_path, "train-v2.0.json", "t", is_version_2=True)
     write_squad(tmp_path, "dev-v2.0.json", "d", "e", is_version_2=True)
     write_squad(tmp_path, "test.json", "x")
@@ -111,12 +111,12 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     assert {name: official[name] for name in scores} == {
         name: pytest.approx(score["seeds"][0]) for name, score in scores.items()
     }
-    # The model's threshold is the one used for the predictions.
+    # The predictions use the model's threshold.
     model = keras.models.load_model(folder / "seed_1" / "model.keras")
-    # An optimizer step for every four training windows
+    # Each optimizer step reads four training windows.
     assert int(model.optimizer.iterations) == -(-num_windows(model, tmp_path) // 4)
     assert all((odds[name] > model.null_threshold) == (not predictions[name]) for name in odds)
-    # No threshold would have scored better, as the official scorer finds it.
+    # According to the official scorer, no threshold would have scored better.
     best_texts = {
         name: next(answer["text"] for answer in answers if answer["text"])
         for name, answers in n_best.items()
@@ -128,7 +128,7 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     assert (folder / "export" / "1" / "saved_model.pb").exists()
 
 
-def test_version_1(preset, tmp_path):
+def test_squad_v1_run_writes_predictions(preset, tmp_path):
     for name in ("train-v1.1.json", "squadshifts-new_wiki-v1.0.json"):
         write_squad(tmp_path, name, "t")
     write_squad(tmp_path, "dev-v1.1.json", "d")
@@ -136,16 +136,16 @@ def test_version_1(preset, tmp_path):
     assert len(results["summary"]["dev"]["f1"]["seeds"]) == 2
     folder = tmp_path / "run"
     golds = question_scores.read_gold(str(tmp_path / "dev-v1.1.json"))
-    for one in results["runs"]:
-        predictions = read(folder / f"seed_{one['seed']}" / "predictions.json")
+    for result in results["runs"]:
+        predictions = read(folder / f"seed_{result['seed']}" / "predictions.json")
         assert all(predictions.values())
-        assert one["best"]["dev"] == squad_scores.score_squad_v1(golds.questions, predictions)
+        assert result["best"]["dev"] == squad_scores.score_squad_v1(golds.questions, predictions)
     assert not (folder / "null_odds.json").exists()
     assert not (folder / "export").exists()
 
 
 @pytest.mark.backend_independent
-def test_articles_are_parted_by_their_titles(tmp_path):
+def test_train_articles_splits_by_title(tmp_path):
     write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "c", "a", is_version_2=True)
     config = recipes.load("minilm_squad_v2", SquadConfig).replace(
         data_dir=str(tmp_path), train_articles=2
@@ -163,7 +163,7 @@ def test_articles_are_parted_by_their_titles(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_malformed_questions_are_refused_or_counted(tmp_path):
+def test_invalid_questions_raise_or_are_skipped(tmp_path):
     write_squad(tmp_path, "train.json", "t", bad=True)
     write_squad(tmp_path, "dev.json", "d")
     config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")
@@ -178,16 +178,16 @@ def test_malformed_questions_are_refused_or_counted(tmp_path):
     ("changes", "message"),
     [
         ({"train_file": "t.json"}, "either --dev_file or --train_articles"),
-        ({"unanswerable": "maybe"}, "unanswerable must .*'maybe'"),
+        ({"unanswerable": "maybe"}, "--unanswerable must be one of .*. Received: 'maybe'"),
     ],
 )
-def test_bad_input_is_found_before_training(changes, message):
+def test_invalid_input_raises_before_training(changes, message):
     with pytest.raises((ValueError, OSError), match=message):
         read_data(SquadConfig(**changes))
 
 
 @pytest.mark.backend_independent
-def test_unanswerable_questions_need_to_be_expected(tmp_path):
+def test_unanswerable_no_rejects_empty_answers(tmp_path):
     write_squad(tmp_path, "v2.json", "t", is_version_2=True)
     config = SquadConfig(
         data_dir=str(tmp_path), train_file="v2.json", dev_file="v2.json", unanswerable="no"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tagging program, from files of columns to tags, at miniature size."""
+"""Fine-tunes on tagging at a small scale, from CoNLL files to predicted tags."""
 
 import json
 
@@ -23,7 +23,7 @@ from training.readers.data_inspection import count_rows  # noqa: E402
 from training.readers.tagged_words import label_names, model_inputs  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
-# IOB1, CRLF, and documents
+# The labels are in IOB1, and lines end in CRLF.
 SENTENCES = "Ann NNP I-PER\r\nLee NNP I-PER\r\nsings VBZ O\r\n\r\nin IN O\r\nRome NNP I-LOC\r\n"
 
 
@@ -47,8 +47,8 @@ def conll(tmp_path):
 
 
 @pytest.mark.parametrize("recipe", ["conll_ner", "minilm_wnut17"])
-def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
-    """From files to tags, scores, curves and the best model, with context and without."""
+def test_tagging_recipe_runs(recipe, preset, conll, tmp_path):
+    """Checks the tags, scores and best model of a recipe, with and without document context."""
     unlabeled = tmp_path / "test.conll"
     unlabeled.write_text("-DOCSTART-\n\nAnn\n\x01\nsings\n\nRome\n")
     config = recipes.load(recipe, TaggingConfig).replace(
@@ -81,7 +81,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
             TokenClassifier.from_preset(preset, class_names=data.class_names),
         )
     )
-    # Random weights are farther from the preset's than training gets in two steps
+    # Two steps change the preset's weights only a little. Random weights differ more.
     assert np.allclose(weights, initial, atol=2e-3) == config.pretrained
 
     dev = read_conll(folder / "dev.conll")
@@ -90,14 +90,14 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     scores = json.loads((folder / "dev_scores.json").read_text())
     assert set(scores["by_type"]) >= {"LOC", "PER"}
     assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])
-    tagged = read_conll(folder / "test.conll")
-    assert tagged.words == [["Ann", "\x01", "sings"], ["Rome"]]
+    tagged_text = read_conll(folder / "test.conll")
+    assert tagged_text.words == [["Ann", "\x01", "sings"], ["Rome"]]
     assert not (folder / "test_scores.json").exists()
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
 
 
 @pytest.mark.backend_independent
-def test_labels_are_converted_or_kept(conll):
+def test_scheme_converts_or_keeps_labels(conll):
     config = TaggingConfig(train_file=str(conll), dev_file=str(conll))
     assert read_data(config).train.labels[:2] == [["B-PER", "I-PER", "O"], ["O", "B-LOC"]]
     bioes = read_data(config.replace(scheme="BIOES")).train.labels
@@ -109,7 +109,7 @@ def test_labels_are_converted_or_kept(conll):
 
 
 @pytest.mark.backend_independent
-def test_labels_of_no_scheme_and_of_two_are_told(tmp_path, caplog):
+def test_invalid_labels_raise_and_deviations_warn(tmp_path, caplog):
     path = tmp_path / "a.conll"
     path.write_text("a B-PER\nb X-PER\nc O\n\na B-PER\nb B-\n")
     config = TaggingConfig(train_file=str(path), dev_file=str(path))
@@ -129,7 +129,7 @@ def test_labels_of_no_scheme_and_of_two_are_told(tmp_path, caplog):
 
 
 @pytest.mark.backend_independent
-def test_labels_in_brackets_or_of_bare_types_are_those_of_spans(tmp_path, caplog):
+def test_bracket_and_bare_labels_become_spans(tmp_path, caplog):
     train, dev = tmp_path / "train.conll", tmp_path / "dev.conll"
     config = TaggingConfig(train_file=str(train), dev_file=str(dev))
     train.write_text("Ann (PER*\nLee *)\nsang *\n\nRome (LOC)\n")
@@ -140,7 +140,7 @@ def test_labels_in_brackets_or_of_bare_types_are_those_of_spans(tmp_path, caplog
     assert count_rows(data.train) == {"sentences": 2, "words": 4, "LOC": 1, "PER": 1}
     assert read_data(config.replace(scheme="keep")).dev.labels == [["*"]]
     train.write_text("Ann person\nLee person\nsang O\nin O\nRome place\n")
-    dev.write_text("Rome place\n")  # The training labels decide.
+    dev.write_text("Rome place\n")  # The training labels determine the format.
     with caplog.at_level("WARNING", logger="absl"):
         data = read_data(config)
     assert data.train.labels == [["B-person", "I-person", "O", "O", "B-place"]]
@@ -152,7 +152,7 @@ def test_labels_in_brackets_or_of_bare_types_are_those_of_spans(tmp_path, caplog
 
 
 @pytest.mark.backend_independent
-def test_sentences_with_a_malformed_line_are_skipped_if_asked(tmp_path, caplog):
+def test_skip_invalid_skips_invalid_sentences(tmp_path, caplog):
     path = tmp_path / "a.conll"
     path.write_text("Ann B-PER\nsang\n\nLee B-PER\n\nRome B-LOC\nis big O\n")
     config = TaggingConfig(train_file=str(path), dev_file=str(path))
@@ -167,7 +167,7 @@ def test_sentences_with_a_malformed_line_are_skipped_if_asked(tmp_path, caplog):
 
 
 @pytest.mark.backend_independent
-def test_labels_that_look_alike_are_warned_of(tmp_path):
+def test_similar_labels_warn(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("Ann B-PER\nLee B-PER\u200b\nsang O\n")
     message = r"'B-PER' \(1 words\) and 'B-PER\\u200b' \(1 words\) are read as different"
@@ -176,15 +176,15 @@ def test_labels_that_look_alike_are_warned_of(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_a_tenth_is_held_out(tmp_path):
+def test_tenth_of_sentences_or_documents_is_held_out(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("\n".join(f"w{index} {'O' if index % 2 else 'B-A'}\n" for index in range(20)))
     data = read_data(TaggingConfig(train_file=str(path)))
     assert sorted(data.dev.labels) == [["B-A"], ["O"]]
     assert count_rows(data.parts()["train"]) == {"sentences": 18, "words": 18, "A": 9}
-    marked = tmp_path / "b.conll"
-    marked.write_text(f"-DOCSTART- O\n{path.read_text()}\n" * 10)
-    data = read_data(TaggingConfig(train_file=str(marked)))
+    document_path = tmp_path / "b.conll"
+    document_path.write_text(f"-DOCSTART- O\n{path.read_text()}\n" * 10)
+    data = read_data(TaggingConfig(train_file=str(document_path)))
     assert (len(data.train), data.dev.document_starts) == (180, [0])
     assert data.train.document_starts == list(range(0, 180, 20))
 
@@ -197,13 +197,13 @@ def test_a_tenth_is_held_out(tmp_path):
         ({"scheme": "IOB"}, "scheme must be one of keep, IOB1"),
     ],
 )
-def test_bad_input_is_found_before_training(changes, message):
+def test_invalid_input_raises_before_training(changes, message):
     with pytest.raises((ValueError, OSError), match=message):
         read_data(TaggingConfig(**changes))
 
 
 @pytest.mark.backend_independent
-def test_context_needs_documents(tmp_path):
+def test_context_requires_documents(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("Ann I-PER\n")
     config = TaggingConfig(train_file=str(path), dev_file=str(path), context=True)

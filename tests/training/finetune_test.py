@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fine-tuning program, from files to an exported model, at miniature size."""
+"""Fine-tunes at a small scale, from files to an exported model."""
 
 import csv
 import hashlib
@@ -59,28 +59,32 @@ def reviews(tmp_path):
 
 
 @pytest.fixture
-def configured(preset, reviews, tmp_path):
-    """A function that makes a config of a small run on the reviews."""
+def make_config(preset, reviews, tmp_path):
+    """A function that returns the config of a small run on the reviews."""
 
-    def make(**changes):
+    def make_config_with(**changes):
         columns = {"train_file": str(reviews), "text": "review", "label": "stars"}
         options = {"sequence_length": 16, "precision": "float32", "preset": str(preset)}
         options["output_dir"] = str(tmp_path / "run")
         return FinetuneConfig.from_flags(**{**columns, **options, **changes})
 
-    return make
+    return make_config_with
 
 
-def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path, monkeypatch):
-    predicted = []
+def test_run_writes_results_predictions_and_export(
+    make_config, preset, reviews, tmp_path, monkeypatch
+):
+    prediction_sizes = []
     predict = TextClassifier.predict
 
-    def counted_predict(self, x, *arguments, **options):
-        predicted.append(len(x))
+    def count_and_predict(self, x, *arguments, **options):
+        prediction_sizes.append(len(x))
         return predict(self, x, *arguments, **options)
 
-    monkeypatch.setattr(TextClassifier, "predict", counted_predict)
-    config = configured(test_file=str(reviews), epochs=2, batch_size=8, accumulation=2, num_seeds=2)
+    monkeypatch.setattr(TextClassifier, "predict", count_and_predict)
+    config = make_config(
+        test_file=str(reviews), epochs=2, batch_size=8, accumulation=2, num_seeds=2
+    )
     config_data = read_data(config)
     results = finetuning.run(ClassificationJob, config, config_data)
     folder = tmp_path / "run"
@@ -95,16 +99,17 @@ def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path,
     for seed in (1, 2):
         assert (folder / f"seed_{seed}" / "model.keras").exists()
         assert (folder / f"seed_{seed}" / "curves.png").read_bytes()[1:4] == b"PNG"
-    answers = (folder / "predictions.tsv").read_text().splitlines()
-    assert answers[0].startswith("label\tscore\ttrue_label")
-    assert len(answers) == 25
-    assert predicted.count(24) == 1  # for the answers and the scores of the test file
+    prediction_lines = (folder / "predictions.tsv").read_text().splitlines()
+    assert prediction_lines[0].startswith("label\tscore\ttrue_label")
+    assert len(prediction_lines) == 25
+    assert prediction_sizes.count(24) == 1  # once for the predictions and scores of the test file
     labels = [line.split("\t")[1] for line in reviews.read_text().splitlines()[1:]]
-    right = [
-        answer.split("\t")[0] == label for answer, label in zip(answers[1:], labels, strict=True)
+    is_correct = [
+        answer.split("\t")[0] == label
+        for answer, label in zip(prediction_lines[1:], labels, strict=True)
     ]
     best = results["kept"]
-    assert best["scores"]["test"]["accuracy"] == pytest.approx(100 * sum(right) / 24)
+    assert best["scores"]["test"]["accuracy"] == pytest.approx(100 * sum(is_correct) / 24)
     assert set(results["baselines"]["test"]) == {"majority", "bag_of_words"}
     assert (folder / "export" / "1" / "saved_model.pb").exists()
     assert not list(folder.rglob("*partial*"))
@@ -121,33 +126,33 @@ def test_from_a_file_to_an_exported_model(configured, preset, reviews, tmp_path,
     ]
     assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
     assert min(results["seconds"].values()) > 0
-    # Once more, nothing is trained, and an export that a server may watch stays as it is.
+    # Running again trains nothing, and keeps the export, because a server may watch it.
     files = [folder / "export" / "1" / "saved_model.pb", *folder.glob("seed_*/model.keras")]
-    written = [path.stat().st_mtime_ns for path in files]
+    write_times = [path.stat().st_mtime_ns for path in files]
     assert finetuning.run(ClassificationJob, config, config_data)["kept"] == best
-    assert [path.stat().st_mtime_ns for path in files] == written
-    # The export is that of the model that is kept, also if the clock was set back meanwhile.
+    assert [path.stat().st_mtime_ns for path in files] == write_times
+    # The export is updated if the best model changes, even if the clock was set back.
     seeds = best["seed"], 3 - best["seed"]
     model, other = (folder / f"seed_{seed}" / "model.keras" for seed in seeds)
     shutil.copyfile(other, model)
     os.utime(model, ns=(0, 0))
     exported = finetuning.run(ClassificationJob, config, config_data)["exported_model"]
     assert exported == hashlib.sha256(other.read_bytes()).hexdigest()
-    assert files[0].stat().st_mtime_ns > written[0]
-    written = [path.stat().st_mtime_ns for path in files]
+    assert files[0].stat().st_mtime_ns > write_times[0]
+    write_times = [path.stat().st_mtime_ns for path in files]
     with pytest.raises(ValueError, match="finished run with different settings"):
         finetuning.run(ClassificationJob, config.replace(epochs=3), config_data)
-    # The same path may hold another checkpoint by now.
+    # The checkpoint at the same path may have changed.
     classifier = TextClassifier.from_preset(preset, num_classes=2)
     classifier.trainable_weights[0].assign(1 + np.array(classifier.trainable_weights[0]))
     classifier.save_to_preset(preset)
     with pytest.raises(ValueError, match="started from a --preset with different files"):
         finetuning.run(ClassificationJob, config, config_data)
-    assert [path.stat().st_mtime_ns for path in files] == written
+    assert [path.stat().st_mtime_ns for path in files] == write_times
 
 
 class Diverging(ClassificationJob):
-    """The task, with learning rates at which some seeds diverge."""
+    """A job with learning rates for which some seeds diverge."""
 
     def build(self, seed):
         training = super().build(seed)
@@ -157,10 +162,10 @@ class Diverging(ClassificationJob):
         return training
 
 
-def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(configured, tmp_path):
-    config = configured(epochs=1, num_seeds=3, learning_rate=1e-3, export=False)
+def test_diverged_seed_is_reported_and_others_are_kept(make_config, tmp_path):
+    config = make_config(epochs=1, num_seeds=3, learning_rate=1e-3, export=False)
     data = read_data(config)
-    # There is one batch, whose loss is finite: it is computed before the weights are updated.
+    # The loss of the only batch is finite, because it is computed before the weights are updated.
     results = finetuning.run(Diverging, config, data)
     assert [run["seed"] for run in results["runs"]] == [results["kept"]["seed"]] == [2]
     assert [path.parent.name for path in tmp_path.glob("run/*/model.keras")] == ["seed_2"]
@@ -171,28 +176,28 @@ def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(configur
     report = run_report.report(results)
     assert "Best model: seed 2, epoch 1 of 1" in report
     assert f"Not in these scores:\n{first}\n{third}" in report
-    # Seed 1 alone, in batches: the second one's loss is that of the first one's update.
-    alone = config.replace(num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone"))
+    # In multiple batches, the second loss is not finite, because it follows the first update.
+    single_seed = config.replace(num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone"))
     with pytest.raises(NotFiniteError, match="the loss is nan in epoch 1, batch 2; no"):
-        finetuning.run(Diverging, alone, data)
+        finetuning.run(Diverging, single_seed, data)
     assert not list(tmp_path.glob("alone/**/model.keras"))
-    # A program that starts such runs goes on with the others, and does not repeat it.
+    # A grid does not repeat a diverged run.
     cell = Cell(tmp_path / "alone", ["training.finetune"])
     (tmp_path / "alone" / "command.json").write_text(json.dumps(cell.record()))
     with pytest.raises(NotFiniteError, match="alone: seed 1 diverged"):
         cell()
 
 
-def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
+def test_failed_save_keeps_the_previous_model(preset, tmp_path):
     path = tmp_path / "written" / "model.keras"
     path.parent.mkdir()
     path.write_text("older")
-    full = OSError("no space left on device")
+    disk_full = OSError("no space left on device")
 
     class Full(TextClassifier):
         def save(self, path):
             path.write_text("half a model")
-            raise full
+            raise disk_full
 
     model = Full.from_preset(preset, num_classes=2)
     with pytest.raises(OSError, match=r"model\.keras could not be written: no space left"):
@@ -202,14 +207,12 @@ def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_a_run_without_a_terminal_prints_plain_lines_and_the_next_command(
-    preset, reviews, tmp_path
-):
+def test_output_without_terminal_is_plain_lines(preset, reviews, tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "training.finetune", f"--train_file={reviews}"]
     command += ["--text=review", "--label=stars", "--sequence_length=16", "--noexport"]
     command += [f"--output_dir={folder}", "--epochs=1", f"--preset={preset}"]
-    # What is written while TensorFlow is imported counts
+    # The output also includes what TensorFlow writes during its import.
     finished = subprocess.run(
         command,
         cwd=ROOT,
@@ -223,21 +226,21 @@ def test_a_run_without_a_terminal_prints_plain_lines_and_the_next_command(
     assert f"Next: python -m training.serve --model={folder / 'seed_1' / 'model.keras'}" in (
         finished.stdout
     )
-    # What absl's Python writes begins with the day of the month, native code's with 0000
+    # Lines from absl in Python start with the date. Lines from native code start with 0000.
     assert not [line for line in finished.stderr.splitlines() if line[1:6] == "0000 "]
     assert "cuInit" not in finished.stderr
 
 
 @pytest.mark.backend_independent
-def test_a_preset_that_is_not_there_is_told_in_a_line(configured, tmp_path):
-    config = configured(preset=str(tmp_path / "nowhere"))
+def test_missing_preset_exits_with_one_line(make_config, tmp_path):
+    config = make_config(preset=str(tmp_path / "nowhere"))
     data = read_data(config)
     with pytest.raises(SystemExit, match=r"^error: There is no checkpoint "), exit_on_user_error():
         finetuning.run(ClassificationJob, config, data)
 
 
-def test_patience_stops_a_run_that_does_not_improve(configured):
-    config = configured(epochs=30, learning_rate=0.0, patience=1, export=False)
+def test_patience_stops_the_run(make_config):
+    config = make_config(epochs=30, learning_rate=0.0, patience=1, export=False)
     (run,) = finetuning.run(ClassificationJob, config, read_data(config))["runs"]
     assert len(run["evaluations"]) == 2
     assert run["best_epoch"] == 1
@@ -255,7 +258,7 @@ def test_patience_stops_a_run_that_does_not_improve(configured):
         ({"train_file": "nowhere.tsv"}, "nowhere.tsv does not exist"),
     ],
 )
-def test_bad_input_is_found_before_training(changes, message):
+def test_invalid_input_raises_before_training(changes, message):
     with pytest.raises((ValueError, OSError), match=message):
         read_data(FinetuneConfig(**changes))
 
@@ -272,13 +275,13 @@ def test_bad_input_is_found_before_training(changes, message):
         ),
     ],
 )
-def test_bad_values_are_refused(changes, message):
+def test_invalid_options_raise(changes, message):
     with pytest.raises(ValueError, match=message):
         FinetuneConfig(**changes)
 
 
 @pytest.mark.backend_independent
-def test_held_out_and_sampled_rows_are_stratified(tmp_path):
+def test_held_out_and_sampled_examples_are_stratified(tmp_path):
     path = tmp_path / "reviews.tsv"
     rows = [f"text {i}\t{('neg', 'pos')[i % 2]}\n" for i in range(800)]
     path.write_text("text\tlabel\n" + "".join(rows))
@@ -291,16 +294,16 @@ def test_held_out_and_sampled_rows_are_stratified(tmp_path):
     assert sorted(data.train.texts + data.dev["dev"].texts) == sorted(
         f"text {i}" for i in range(800)
     )
-    again = read_data(config.replace(seed=7, train_rows=90))
-    assert again.dev["dev"].texts == data.dev["dev"].texts
-    assert count_rows(again.parts()["train"]) == {"rows": 90, "neg": 45, "pos": 45}
+    resampled = read_data(config.replace(seed=7, train_rows=90))
+    assert resampled.dev["dev"].texts == data.dev["dev"].texts
+    assert count_rows(resampled.parts()["train"]) == {"rows": 90, "neg": 45, "pos": 45}
     scored = read_data(config.replace(dev_rows=20))
     assert count_rows(scored.parts()["dev"]) == {"rows": 20, "neg": 10, "pos": 10}
     assert scored.train.texts == data.train.texts
 
 
 @pytest.mark.backend_independent
-def test_scores_are_held_out_at_random_and_summed_up(tmp_path, caplog):
+def test_regression_examples_are_held_out_at_random(tmp_path, caplog):
     path = tmp_path / "scores.tsv"
     path.write_text("text\tlabel\n" + "".join(f"text {i}\t{i % 10}\n" for i in range(200)))
     data = read_data(FinetuneConfig(train_file=str(path), regression=True))
@@ -314,7 +317,7 @@ def test_scores_are_held_out_at_random_and_summed_up(tmp_path, caplog):
 
 
 @pytest.mark.backend_independent
-def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
+def test_format_and_allow_empty_flags(tmp_path):
     path = tmp_path / "reviews.txt"
     path.write_text("text,label\n" + "a,0\n,1\n" * 10)
     config = FinetuneConfig(train_file=str(path), format="csv", allow_empty=True)
@@ -329,7 +332,7 @@ def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
+def test_unlabeled_test_file_warns(reviews, tmp_path, caplog):
     path = tmp_path / "new.tsv"
     path.write_text("review\tStars\ngood film\t1\n")
     config = FinetuneConfig.from_flags(
@@ -341,27 +344,27 @@ def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog
     assert "Received: column 'stars' (did you mean 'Stars'?)" in caplog.text
 
 
-def test_rematerialize_is_of_the_encoder(configured, preset):
-    config = configured(rematerialize=True)
+def test_rematerialize_applies_to_the_encoder(make_config, preset):
+    config = make_config(rematerialize=True)
     training = ClassificationJob(config, read_data(config), str(preset)).build(1)
     assert training.model.backbone.rematerialize
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_few_rows_are_learned_by_their_pairs(preset, reviews, tmp_path):
-    """The same command gives the same weights, and the model is an ordinary classifier."""
+def test_few_shot_training_is_reproducible(preset, reviews, tmp_path):
+    """The same command yields the same weights, and the model is an ordinary classifier."""
     flags = {"train_file": str(reviews), "text": "review", "label": "stars", "preset": str(preset)}
     flags |= {"train_rows": 12, "sequence_length": 16, "precision": "float32", "export": False}
     models = []
     for run in ("first", "second"):
         config = FewShotConfig.from_flags(**flags, output_dir=str(tmp_path / run))
         results = finetuning.run(FewShotJob, config, read_data(config))
-        # 6 + 6 rows of both classes: 42 positive pairs, and 36 negative
+        # Six examples of each class yield 42 positive and 36 negative pairs.
         assert results["runs"][0]["history"].keys() >= {"loss"}
         models.append(load_model(tmp_path / run / "seed_1" / "model.keras"))
     first, second = models
-    for one, other in zip(first.get_weights(), second.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first_weight, second_weight in zip(first.get_weights(), second.get_weights(), strict=True):
+        np.testing.assert_array_equal(first_weight, second_weight)
     assert [a["label"] for a in first.classify(["good film", "a bad film"])] == ["1", "0"]
     assert results["summary"]["dev"]["accuracy"]["mean"] == 100
     with pytest.raises(ValueError, match="--bilstm_units=4 is given, but --task=few_shot needs"):
@@ -371,8 +374,8 @@ def test_few_rows_are_learned_by_their_pairs(preset, reviews, tmp_path):
 @pytest.mark.filterwarnings(
     "ignore:.*initialized randomly:keras_bert.checkpoints.CheckpointWarning"
 )
-def test_several_labels_from_a_file_to_answers(preset, tmp_path):
-    """A tenth of rows is held out, by which the thresholds are set that the model keeps."""
+def test_multi_label_run_sets_thresholds_and_scores(preset, tmp_path):
+    """The thresholds are chosen on the held-out tenth and saved with the model."""
     rows = {
         "good film": ["film", "praise"],
         "a bad film": ["film"],
@@ -399,27 +402,27 @@ def test_several_labels_from_a_file_to_answers(preset, tmp_path):
     model_file = tmp_path / "run" / "seed_1" / "model.keras"
     model = load_model(model_file)
     assert results["thresholds"] == list(model.thresholds) != [0.5, 0.5]
-    # The scores, as scikit-learn computes them of the model's answers
+    # scikit-learn computes the expected scores from the model's predictions.
     texts, truth = (
         list(rows) * 8,
         np.array([["film" in r, "praise" in r] for r in rows.values()] * 8),
     )
-    labels_of_rows = [{label["label"] for label in row} for row in model.classify(texts)]
-    predicted = np.array([["film" in row, "praise" in row] for row in labels_of_rows])
+    predicted_labels = [{label["label"] for label in row} for row in model.classify(texts)]
+    multi_hot = np.array([["film" in row, "praise" in row] for row in predicted_labels])
     expected = {
         "average_precision": 100 * average_precision_score(truth, model.predict(texts, verbose=0)),
-        "micro_f1": 100 * f1_score(truth, predicted, average="micro"),
-        "macro_f1": 100 * f1_score(truth, predicted, average="macro"),
+        "micro_f1": 100 * f1_score(truth, multi_hot, average="micro"),
+        "macro_f1": 100 * f1_score(truth, multi_hot, average="macro"),
     }
     scores = results["kept"]["scores"]["test"]
     assert scores == pytest.approx(expected)
-    evaluated = evaluate(
+    scores_of_evaluate = evaluate(
         EvaluateConfig(
             data_file=str(path), model=str(model_file), report_dir=str(tmp_path / "report")
         )
     )
-    assert evaluated == pytest.approx(expected)
+    assert scores_of_evaluate == pytest.approx(expected)
     with open(tmp_path / "run" / "predictions.tsv", newline="") as file:
-        header, *answers = csv.reader(file, delimiter="\t")
+        header, *prediction_lines = csv.reader(file, delimiter="\t")
     assert header == ["labels", "scores", "true_label", "text"]
-    assert [set(json.loads(labels)) for labels, *_ in answers] == labels_of_rows
+    assert [set(json.loads(labels)) for labels, *_ in prediction_lines] == predicted_labels

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TriviaQA, then SQuAD, at miniature size: the second run starts from the first one's head."""
+"""Fine-tunes on TriviaQA and then on SQuAD at a small scale. SQuAD starts from TriviaQA's head."""
 
 import json
 
@@ -34,7 +34,7 @@ DOCUMENTS = {
 
 @pytest.fixture
 def trivia(tmp_path):
-    """Returns the folder of TriviaQA's files in miniature."""
+    """The directory of small TriviaQA files."""
     folder = tmp_path / "triviaqa"
     folder.mkdir()
     pages = ["Ann.txt", "Bob.txt", "None.txt"]
@@ -47,7 +47,7 @@ def trivia(tmp_path):
     return folder / "qa"
 
 
-def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tmp_path):  # noqa: F811
+def test_squad_starts_from_the_triviaqa_head(trivia, preset, tmp_path):  # noqa: F811
     first = tmp_path / "first"
     config = recipes.load("bert_large_triviaqa", SquadConfig).replace(
         **MINIATURE,
@@ -59,7 +59,7 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
         export=False,
     )
     data = read_data(config)
-    # What contains no answer is not trained on, but answered.
+    # Documents without an answer are not used for training, but for predictions.
     assert [example.id for example in data.train] == ["tc_1--Ann.txt"]
     assert [len(part) for part in (data.dev, data.test)] == [4, 2]
     results = finetuning.run(QuestionJob, config, data)
@@ -76,17 +76,17 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
     assert read(first / "test" / "predictions.json").keys() == {"tc_4--Ann.txt", "tc_4--1.txt"}
 
     model = str(first / "seed_1" / "model.keras")
-    scored = {
+    scores = {
         name: evaluate.evaluate(
             evaluate.EvaluateConfig(data_file=str(trivia / "dev.json"), **{name: value})
         )
         for name, value in {"model": model, "predictions": str(first / "predictions.json")}.items()
     }
-    assert scored["model"] == scored["predictions"] == results["runs"][0]["best"]["dev"]
+    assert scores["model"] == scores["predictions"] == results["runs"][0]["best"]["dev"]
 
     for name in ("train-v1.1.json", "dev-v1.1.json"):
         write_squad(tmp_path, name, name[0])
-    # Its --max_document_words are for some of the files.
+    # --max_document_words may apply to only some of the files.
     read_data(config.replace(test_file=str(tmp_path / "dev-v1.1.json")))
     second = recipes.load("bert_large_triviaqa_squad", SquadConfig).replace(
         **MINIATURE,
@@ -95,11 +95,11 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
     )
     job = QuestionJob(second, read_data(second), run_presets.resolve(second.preset))
     start, triviaqa = job.build(seed=1).model, keras_bert.load_model(model, compile=False)
-    for ours, theirs in zip(start.get_weights(), triviaqa.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for weight, expected in zip(start.get_weights(), triviaqa.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
 
 
-def test_a_run_is_found_by_its_folder_that_of_a_seed_and_its_file(preset, tmp_path):  # noqa: F811
+def test_run_preset_accepts_directory_seed_or_file(preset, tmp_path):  # noqa: F811
     run = tmp_path / "run"
     (run / "seed_2").mkdir(parents=True)
     model = run / "seed_2" / "model.keras"
@@ -110,7 +110,7 @@ def test_a_run_is_found_by_its_folder_that_of_a_seed_and_its_file(preset, tmp_pa
     assert run_presets.find_model(tmp_path / "none") is None
     assert run_presets.resolve(str(preset)) == str(preset)
     folder = run_presets.resolve(str(run))
-    assert folder == run_presets.resolve(str(model))  # made once
+    assert folder == run_presets.resolve(str(model))  # The preset is created once.
     assert folder.endswith("run/seed_2")
     model.write_bytes(b"")
     with pytest.raises(ValueError, match=r"must be a `\.keras` archive"):
