@@ -116,9 +116,9 @@ def compute_predictions():
 def test_two_hosts_match_one_host(tmp_path):
     two = HostProcesses(("-c", PROGRAM), 2, tmp_path)
     one, predictions = train_tasks(), compute_predictions()
-    assert two.wait() == [0, 0], "\n".join(two.printed())
-    for printed in two.printed():
-        results = json.loads(printed.splitlines()[-1])
+    assert two.wait() == [0, 0], "\n".join(two.read_outputs())
+    for read_outputs in two.read_outputs():
+        results = json.loads(read_outputs.splitlines()[-1])
         for name in ("losses", "scores"):
             np.testing.assert_allclose(results[name], one[name], rtol=1e-5)
         assert len(results["predicted"]) == len(predictions)

@@ -108,8 +108,8 @@ def runs(tmp_path_factory):
     two = HostProcesses(("-c", PROGRAM, str(folder)), 2, folder)
     for config, job in (classification(folder, "one"), questions(folder, "one_questions")):
         finetuning.run(job, config, job.read(config))
-    assert two.wait() == [0, 0], "\n".join(two.printed())
-    return folder, two.printed()
+    assert two.wait() == [0, 0], "\n".join(two.read_outputs())
+    return folder, two.read_outputs()
 
 
 def results(folder):
@@ -178,7 +178,7 @@ def test_main_process_logs_and_mismatch_raises(runs):
     assert "Resuming seed 1 from epoch 1" in first
     assert "epoch 2/2" in first
     assert "epoch" not in second.splitlines()[0]
-    outputs = [json.loads(printed.splitlines()[-1]) for printed in runs[1]]
+    outputs = [json.loads(read_outputs.splitlines()[-1]) for read_outputs in runs[1]]
     assert outputs[0] == outputs[1]
     assert "must be a multiple of the" in outputs[0]["rows"]
     expected = "the command differs between the processes: {'epochs': 1} in process 0, {'epochs': 2"

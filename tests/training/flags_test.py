@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each flag of each command has an effect, or is rejected."""
+"""Checks that each flag of each command has an effect or is rejected."""
 
 import ast
 import dataclasses
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.backend_independent
 
 
 def config_classes():
-    """The configs of all commands."""
+    """Yields the configs of all commands."""
     for command in (name for group in child_commands.COMMANDS.values() for name in group):
         module = importlib.import_module(child_commands.module_name(command))
         for node in ast.walk(ast.parse(inspect.getsource(module))):
@@ -35,7 +35,7 @@ def config_classes():
 
 
 def test_each_flag_is_read():
-    """Attributes that the code reads, and names in strings, such as those of common flags."""
+    """The code reads a flag as an attribute, or by a name in a string."""
     read = set()
     for path in (ROOT / "training").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -49,9 +49,9 @@ def test_each_flag_is_read():
         assert set(config_class().to_dict()) <= read, config_class
 
 
-def other_values(config):
-    """Yields each flag with a value that is not its own."""
-    others = {
+def alternative_values(config):
+    """Yields each flag with values that differ from the config's value."""
+    examples = {
         bool: [True, False],
         int: [7],
         float: [0.3, 1.0, 1e10],
@@ -62,15 +62,15 @@ def other_values(config):
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if not isinstance(value, CommandConfig):
-            kind = type(value)
-            yield field.name, [other for other in others[kind] if other != value]
+            value_type = type(value)
+            yield field.name, [other for other in examples[value_type] if other != value]
 
 
-def without_effect(config, run, skipped=()):
-    """Returns the flags of which no other value changes what a command does, or is rejected."""
+def find_idle_flags(config, run, skipped=()):
+    """Returns the flags whose alternative values have no effect and are not rejected."""
     before = run(config)
-    idle = []
-    for name, values in other_values(config):
+    idle_flags = []
+    for name, values in alternative_values(config):
         effects = []
         for value in () if name in skipped else values:
             try:
@@ -78,12 +78,12 @@ def without_effect(config, run, skipped=()):
             except (ValueError, FileNotFoundError, TypeError):
                 effects.append(True)
         if not all(effects):
-            idle.append(name)
-    return idle
+            idle_flags.append(name)
+    return idle_flags
 
 
 class Recorder:
-    """A model of which only the arguments of its calls count."""
+    """A model that records its calls."""
 
     is_sequence_level = True
     fields, optional_fields, list_fields = ("text",), ("text_pair",), ()
@@ -96,8 +96,8 @@ class Recorder:
         if name in ("description", "preprocessor"):
             raise AttributeError(name)
 
-        def record(*arguments, **options):
-            self.calls.append((name, arguments, options))
+        def record(*arguments, **keywords):
+            self.calls.append((name, arguments, keywords))
 
         return record
 
@@ -107,7 +107,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize(
-    "own",
+    "options",
     [
         {"output": "1"},
         {"output": "1", "dtype": "int8", "calibration_file": "rows.csv"},
@@ -119,7 +119,7 @@ class Recorder:
         {"push_to": "organization/model"},
     ],
 )
-def test_flags_of_export(own, tmp_path, monkeypatch):
+def test_export_flags_have_an_effect(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("text,column\n" + "a,b\n" * 9)
     (tmp_path / "m.keras").touch()
@@ -132,8 +132,10 @@ def test_flags_of_export(own, tmp_path, monkeypatch):
         printed = export.export(config)
         return str(recorder.calls), printed.partition(" MB in")[2] * bool(config.deploy_to)
 
-    # A SavedModel takes text anyway; what exists is replaced only with --overwrite.
-    assert without_effect(ExportConfig("m.keras", **own), run, {"takes_text", "overwrite"}) == []
+    # A SavedModel always accepts text, and --overwrite matters only for existing files.
+    assert (
+        find_idle_flags(ExportConfig("m.keras", **options), run, {"takes_text", "overwrite"}) == []
+    )
 
 
 ROWS = {
@@ -144,7 +146,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", list(ROWS))
-def test_flags_of_predict(name, tmp_path, monkeypatch):
+def test_predict_flags_have_an_effect(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(ROWS[name])
     (tmp_path / "m.keras").touch()
@@ -157,14 +159,14 @@ def test_flags_of_predict(name, tmp_path, monkeypatch):
         return model.calls, (tmp_path / "answers").read_text()
 
     config = PredictConfig("m.keras", name, "answers", label_map=("a:c",), overwrite=True)
-    # They matter for malformed rows, for tables whose header is in doubt, and for large inputs.
+    # These flags matter only for invalid rows, ambiguous headers, large inputs or existing files.
     skipped = {"model", "output", "skip_invalid", "batch_size", "overwrite"}
     skipped |= {"header"} if name == "rows.csv" else set()
-    assert without_effect(config, run, skipped) == []
+    assert find_idle_flags(config, run, skipped) == []
 
 
-def test_flags_of_grids(monkeypatch):
-    monkeypatch.setattr(ablation.Size, "step_flops", lambda size: size.num_layers)  # for its time
+def test_grid_flags_have_an_effect(monkeypatch):
+    monkeypatch.setattr(ablation.Size, "step_flops", lambda size: size.num_layers)  # saves time
 
     def commands(config):
         task = glue.find_task("rte")
@@ -172,7 +174,7 @@ def test_flags_of_grids(monkeypatch):
         return [(cell.folder, cell.command, cell.preset) for cell in cells]
 
     config = glue_grid.FinetuneGlueConfig(tasks=("RTE",))
-    assert without_effect(config, commands, {"tasks"}) == []
+    assert find_idle_flags(config, commands, {"tasks"}) == []
     assert config.task_epochs("rte") == 3
     for name in ("rte", "RTE"):
         assert dataclasses.replace(config, epochs_of=(f"{name}=10",)).task_epochs("rte") == 10
@@ -185,18 +187,18 @@ def test_flags_of_grids(monkeypatch):
         cells = {**ablation.pretraining_cells(config), **ablation.finetuning_cells(config)}
         return [(cell.folder, cell.command) for cell in cells.values()]
 
-    for of in ("tasks", "size"):
-        assert without_effect(ablation.AblationConfig(study=of), runs, {"study"}) == []
+    for study in ("tasks", "size"):
+        assert find_idle_flags(ablation.AblationConfig(study=study), runs, {"study"}) == []
 
 
-def test_flags_of_plan(monkeypatch):
-    monkeypatch.setattr(plan, "parameters", lambda architecture, objective: 1e6)  # for its time
+def test_plan_flags_have_an_effect(monkeypatch):
+    monkeypatch.setattr(plan, "parameters", lambda architecture, objective: 1e6)  # saves time
     skipped = {"measure_energy", "country", "model", "hardware", "dropout", "precision"}
-    skipped |= {"vocabulary_size"}  # of a classifier, for its memory alone
+    skipped |= {"vocabulary_size"}  # affects only a classifier's memory
     for objective in ("masked_lm", "classification"):
-        own = {"objective": objective, "vocabulary_size": 700, "precision": "mixed_float16"}
-        config = plan.PlanConfig("bert_tiny_uncased", hardware="v100", **own)
-        assert without_effect(config, plan.plan, skipped) == []
+        options = {"objective": objective, "vocabulary_size": 700, "precision": "mixed_float16"}
+        config = plan.PlanConfig("bert_tiny_uncased", hardware="v100", **options)
+        assert find_idle_flags(config, plan.plan, skipped) == []
     hours = [
         plan.plan(plan.PlanConfig("bert_base_uncased", hardware="v100", precision=precision))
         for precision in ("mixed_float16", "float32")

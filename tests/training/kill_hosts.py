@@ -3,12 +3,12 @@
 
     KERAS_BACKEND=jax python -m tests.training.kill_hosts --kills=20 --steps=100 --after_checkpoint
 
-A run on one host that is never interrupted gives the expected curve. Then the same command is
-started on one or two hosts, at random; one of its processes is killed with SIGKILL at a random
-moment, the others must end by themselves, and the command is started again, until so many have been
-killed. Each run that finishes must have the same curve, whatever hosts it was trained on. There is
-a checkpoint after every second step: with `--after_checkpoint`, processes are killed after they
-have written one, and not while they start.
+An uninterrupted run on one host yields the expected curve. Then the same command is started on one
+or two hosts, chosen at random. One of its processes is killed with SIGKILL at a random moment. The
+other process must stop on its own. The command is started again until `--kills` processes have been
+killed. Each finished run must have the same curve, whatever hosts it was trained on. A checkpoint
+is written after every second step. With `--after_checkpoint`, processes are killed only after they
+have written a checkpoint, not during startup.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from pathlib import Path
 from tests.training.host_processes import HostProcesses
 from tests.training.kill_runs import CASES, make_data
 
-# A process that does not answer is lost after so many seconds
+# Seconds after which a process that does not respond counts as lost
 HOST_TIMEOUT = 20
-RUN = CASES["pretrain_two_phases"]
+CASE = CASES["pretrain_two_phases"]
 # Measurements
 _NOT_COMPARED = {"seconds", "tokens_per_second", "flops_per_second", "mfu"}
 
 
-def start(folder: Path, target: Path, count: int, *options: str) -> HostProcesses:
-    """Starts the run on so many hosts, with further flags; the folder has its text."""
-    arguments = [argument.format(data=folder) for argument in RUN.arguments]
-    command = ["-m", RUN.program, *arguments, f"--output_dir={target}", *options]
-    printed = folder / f"{target.name}_printed"
-    printed.mkdir(exist_ok=True)
+def start(directory: Path, target: Path, count: int, *options: str) -> HostProcesses:
+    """Starts the run on `count` hosts with additional flags. `directory` contains the text."""
+    arguments = [argument.format(data=directory) for argument in CASE.arguments]
+    command = ["-m", CASE.module, *arguments, f"--output_dir={target}", *options]
+    output_dir = directory / f"{target.name}_printed"
+    output_dir.mkdir(exist_ok=True)
     if count == 1:
-        return HostProcesses(command, 1, printed, environment=lambda number: {})
-    return HostProcesses([*command, f"--host_timeout={HOST_TIMEOUT}"], count, printed)
+        return HostProcesses(command, 1, output_dir, environment=lambda number: {})
+    return HostProcesses([*command, f"--host_timeout={HOST_TIMEOUT}"], count, output_dir)
 
 
-def log(folder: Path) -> list[dict[str, float]]:
-    """Returns the records of a run."""
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+def read_log(directory: Path) -> list[dict[str, float]]:
+    """Returns the log records of a run."""
+    return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
-def differences(folder: Path, expected: Path) -> dict[str, float]:
-    """Returns the largest relative difference of each loss and metric of two runs.
+def relative_differences(directory: Path, expected: Path) -> dict[str, float]:
+    """Returns the largest relative difference between two runs in each loss and metric.
 
     Raises:
-        RuntimeError: If they do not have the same records.
+        RuntimeError: If the runs do not have the same records.
     """
-    records, other = log(folder), log(expected)
+    records, other = read_log(directory), read_log(expected)
     if [sorted(record) for record in records] != [sorted(record) for record in other]:
-        raise RuntimeError(f"{folder} has {records}, expected {other}")
+        raise RuntimeError(f"{directory} has {records}, expected {other}")
     return {
         name: max(
             abs(record[name] - other_record[name]) / max(abs(other_record[name]), 1e-9)
@@ -68,54 +68,56 @@ def differences(folder: Path, expected: Path) -> dict[str, float]:
     }
 
 
-def _last_checkpoint(folder: Path) -> str:
-    return max((path.name for path in folder.glob("checkpoints/step_*")), default="no checkpoint")
+def _last_checkpoint(directory: Path) -> str:
+    return max(
+        (path.name for path in directory.glob("checkpoints/step_*")), default="no checkpoint"
+    )
 
 
-def _wait_for_checkpoint(hosts: HostProcesses, folder: Path) -> None:
-    """Waits until a run has written a checkpoint, or has ended."""
-    before = _last_checkpoint(folder)
-    while hosts.are_running() and _last_checkpoint(folder) == before:
+def _wait_for_checkpoint(hosts: HostProcesses, directory: Path) -> None:
+    """Waits until a run has written a new checkpoint or has stopped."""
+    before = _last_checkpoint(directory)
+    while hosts.are_running() and _last_checkpoint(directory) == before:
         time.sleep(0.05)
 
 
 def kill_and_compare(
-    kills: int, seed: int, folder: Path, steps: int = 30, after_checkpoint: bool = False
+    kills: int, seed: int, directory: Path, steps: int = 30, after_checkpoint: bool = False
 ) -> float:
-    """Runs pre-training to its end without a kill, and with so many.
+    """Compares an uninterrupted pre-training run with runs whose processes are killed.
 
     Args:
-        kills: How many processes are killed.
-        seed: Decides the moments, the processes and the number of hosts.
-        folder: Where everything is written.
-        steps: The number of updates of the run.
-        after_checkpoint: Whether the moments begin when a checkpoint is written, each time that the
-            run is started, and not when its processes are.
+        kills: The number of processes to kill.
+        seed: Determines the moments, the processes and the number of hosts.
+        directory: Directory for the data and the runs.
+        steps: The number of training steps.
+        after_checkpoint: Whether to wait for a checkpoint after each start before a process may be
+            killed.
 
     Returns:
-        The largest relative difference of the curves.
+        The largest relative difference between the curves.
 
     Raises:
-        RuntimeError: If the others do not end when a process is killed, or a run fails by itself.
+        RuntimeError: If the other process does not stop after a kill, or a run fails without one.
     """
-    make_data(folder)
-    whole, target = folder / "whole", folder / "killed"
-    first = start(folder, whole, 1, f"--num_steps={steps}")
+    make_data(directory)
+    uninterrupted, target = directory / "whole", directory / "killed"
+    first_run = start(directory, uninterrupted, 1, f"--num_steps={steps}")
     if after_checkpoint:
-        _wait_for_checkpoint(first, whole)
-    begin = time.monotonic()
-    if first.wait() != [0]:
-        raise RuntimeError(first.printed()[0])
-    longest = 1.5 * (time.monotonic() - begin)
+        _wait_for_checkpoint(first_run, uninterrupted)
+    start_time = time.monotonic()
+    if first_run.wait() != [0]:
+        raise RuntimeError(first_run.read_outputs()[0])
+    longest = 1.5 * (time.monotonic() - start_time)
     generator = random.Random(seed)
     killed, largest, is_finished = 0, 0.0, False
     while killed < kills or not is_finished:
         count = generator.choice((1, 2))
-        hosts = start(folder, target, count, f"--num_steps={steps}")
+        hosts = start(directory, target, count, f"--num_steps={steps}")
         if after_checkpoint and killed < kills:
             _wait_for_checkpoint(hosts, target)
-        begin = time.monotonic()
-        victim, moment = generator.randrange(count), begin + generator.uniform(0, longest)
+        start_time = time.monotonic()
+        victim, moment = generator.randrange(count), start_time + generator.uniform(0, longest)
         while killed < kills and hosts.are_running():
             if time.monotonic() > moment:
                 hosts.kill(victim)
@@ -127,28 +129,28 @@ def kill_and_compare(
             killed += 1
             is_finished = False
             unfinished = len(list(target.glob("checkpoints/.*.partial")))
-            others = [status for number, status in enumerate(statuses) if number != victim]
+            other_statuses = [status for number, status in enumerate(statuses) if number != victim]
             print(
-                f"{killed}: process {victim} of {count} is killed after {moment - begin:.0f} s, "
-                f"the others end with {others} after {time.monotonic() - moment:.0f} s, "
-                f"{_last_checkpoint(target)}, {unfinished} not written to its end",
+                f"{killed}: killed process {victim} of {count} after {moment - start_time:.0f} s, "
+                f"the others stop with {other_statuses} after {time.monotonic() - moment:.0f} s, "
+                f"{_last_checkpoint(target)}, {unfinished} unfinished",
                 flush=True,
             )
-            if 0 in others and not (target / "results.json").exists():
-                raise RuntimeError("\n".join(hosts.printed()))
+            if 0 in other_statuses and not (target / "results.json").exists():
+                raise RuntimeError("\n".join(hosts.read_outputs()))
             continue
         if any(statuses):
-            raise RuntimeError(f"{statuses}\n" + "\n".join(hosts.printed()))
+            raise RuntimeError(f"{statuses}\n" + "\n".join(hosts.read_outputs()))
         is_finished = True
-        if not after_checkpoint:  # or else it may have had the last few steps to do
-            # Moments after the end of a run kill nothing.
-            longest = min(longest, time.monotonic() - begin)
-        run_differences = differences(target, whole)
+        # With --after_checkpoint, this start may have had only the last few steps to train.
+        if not after_checkpoint:
+            # A moment after the end of the run would not kill a process.
+            longest = min(longest, time.monotonic() - start_time)
+        run_differences = relative_differences(target, uninterrupted)
         largest = max(largest, *run_differences.values())
-        # (A perplexity is e to the power of a loss, and differs by as much relatively as that does
-        # absolutely.)
-        by_name = ", ".join(f"{name} {size:.1e}" for name, size in run_differences.items() if size)
-        print(f"{killed} kills: finished, largest differences: {by_name or 'none'}", flush=True)
+        # The relative difference of a perplexity equals the absolute difference of its loss.
+        summary = ", ".join(f"{name} {size:.1e}" for name, size in run_differences.items() if size)
+        print(f"{killed} kills: finished, largest differences: {summary or 'none'}", flush=True)
         shutil.rmtree(target)
     return largest
 
@@ -161,9 +163,9 @@ def main() -> None:
     parser.add_argument("--after_checkpoint", action="store_true")
     options = parser.parse_args()
     print(f"on {os.environ['KERAS_BACKEND']}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         kill_and_compare(
-            options.kills, options.seed, Path(folder), options.steps, options.after_checkpoint
+            options.kills, options.seed, Path(directory), options.steps, options.after_checkpoint
         )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of several hosts that are killed at random moments by `kill_hosts`.
+"""Kills processes of multi-host runs at random moments, with `kill_hosts`.
 
-For each change, `engine/hosts_test.py` stops one process, which ends the others, and
-`pretrain_on_hosts_test` goes on from checkpoints on another number of hosts.
+These faster tests run for each change: `engine/hosts_test.py` suspends one process, so that the
+others stop, and `pretrain_on_hosts_test` resumes on a different number of hosts.
 """
 
 import keras
@@ -11,10 +11,10 @@ import pytest
 from tests.training.kill_hosts import kill_and_compare
 
 pytestmark = [
-    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="multi-host"),
     pytest.mark.release,
 ]
 
 
-def test_runs_killed_at_random_moments_have_the_curve_of_one_never_killed(tmp_path):
-    assert kill_and_compare(kills=20, seed=0, folder=tmp_path) < 1e-6
+def test_killed_multi_host_runs_have_the_same_curve(tmp_path):
+    assert kill_and_compare(kills=20, seed=0, directory=tmp_path) < 1e-6

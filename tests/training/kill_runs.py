@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills training programs at random moments, and compares their final results.
+"""Kills training commands at random moments, and compares their final results.
 
     KERAS_BACKEND=tensorflow python -m tests.training.kill_runs --run=finetune --kills=20
 
-An uninterrupted run gives the expected result: the hash of its weights and scores. Then the same
-command is started, killed with SIGKILL at a random moment and started again, until it has been
-killed the given number of times; each run that finishes must have the same hash.
+An uninterrupted run yields the expected result, which is a hash of its weights and scores. Then the
+same command is started, killed with SIGKILL at a random moment and started again, until it has been
+killed `--kills` times. Each finished run must have the same hash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.source_imports import ROOT
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
-# Measurements and paths, which differ between runs
+# Measurements and paths differ between runs.
 _NOT_COMPARED = frozenset(
     {"seconds", "examples_per_second", "tokens_per_second", "flops_per_second", "mfu"}
     | {"cost", "energy", "energy_kwh", "co2_kg", "energy_is_measured"}
@@ -51,9 +51,9 @@ _FINE_TUNING = (
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A program and its flags, where `{data}` stands for the folder of the data."""
+    """A command and its flags. `{data}` in a flag stands for the data directory."""
 
-    program: str
+    module: str
     arguments: tuple[str, ...]
 
 
@@ -74,10 +74,10 @@ _MODERN = (
 )
 
 
-def _fine_tuning(program: str, *arguments: str) -> Case:
-    accumulation = () if program == "paper.feature_tagging" else ("--accumulation=2",)
+def _fine_tuning(module: str, *arguments: str) -> Case:
+    accumulation = () if module == "paper.feature_tagging" else ("--accumulation=2",)
     flags = ("--preset={data}/preset", *arguments, *_FINE_TUNING, *accumulation)
-    return Case(f"training.{program}", flags)
+    return Case(f"training.{module}", flags)
 
 
 _TAGGED = ("--train_file={data}/train.conll", "--dev_file={data}/train.conll")
@@ -101,22 +101,22 @@ CASES = {
 }
 
 
-def make_data(folder: Path) -> None:
-    """Writes text, labeled text, tagged words and a pretrained encoder."""
+def make_data(directory: Path) -> None:
+    """Writes text, labeled text, tagged words, questions and a ranking collection."""
     generator = random.Random(0)
 
     def sentence() -> list[str]:
-        # Two lengths, which are two shapes to trace
+        # With two lengths, only two shapes are traced.
         return generator.choices(WORDS, k=generator.choice((6, 22)))
 
     for name, count in {"train": 16, "dev": 4}.items():
         documents = ["\n".join(" ".join(sentence()) + " ." for _ in range(8)) for _ in range(count)]
-        (folder / f"{name}.txt").write_text("\n\n".join(documents) + "\n")
+        (directory / f"{name}.txt").write_text("\n\n".join(documents) + "\n")
     rows = [sentence() for _ in range(36)]
     lines = [f"{' '.join(row)}\t{'yes' if 'cat' in row else 'no'}" for row in rows]
-    (folder / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    (directory / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
     tagged = [[f"{word} {'B-X' if word == 'cat' else 'O'}\n" for word in row] for row in rows]
-    (folder / "train.conll").write_text("\n".join(map("".join, tagged)))
+    (directory / "train.conll").write_text("\n".join(map("".join, tagged)))
     questions = [
         {
             "context": " ".join(row),
@@ -131,8 +131,8 @@ def make_data(folder: Path) -> None:
         for number, row in enumerate(rows)
     ]
     squad = {"version": "1.1", "data": [{"title": "rows", "paragraphs": questions}]}
-    (folder / "squad.json").write_text(json.dumps(squad))
-    collection = folder / "collection"
+    (directory / "squad.json").write_text(json.dumps(squad))
+    collection = directory / "collection"
     (collection / "qrels").mkdir(parents=True)
     texts = [{"_id": f"d{number}", "text": " ".join(row)} for number, row in enumerate(rows)]
     _write_json_lines(collection / "corpus.jsonl", texts)
@@ -148,7 +148,7 @@ def _write_json_lines(path: Path, rows: Iterable[object]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def make_preset(folder: Path) -> None:
+def make_preset(directory: Path) -> None:
     """Writes a small encoder with random weights."""
     import keras
 
@@ -161,11 +161,11 @@ def make_preset(folder: Path) -> None:
     config = BertConfig(vocabulary_size=len(tokens), num_layers=1, num_heads=2, **sizes)
     tokenizer = WordPieceTokenizer(tokens).get_config()
     preprocessor = {"tokenizer": tokenizer, "sequence_length": 32}
-    TextClassifier(Backbone(config), 2, preprocessor=preprocessor).save_to_preset(folder)
+    TextClassifier(Backbone(config), 2, preprocessor=preprocessor).save_to_preset(directory)
 
 
-def outcome(folder: Path) -> str:
-    """The hash of a run's last weights and of its scores."""
+def hash_results(directory: Path) -> str:
+    """Returns a hash of a run's final weights and scores."""
     import h5py
 
     content = hashlib.sha256()
@@ -174,50 +174,52 @@ def outcome(folder: Path) -> str:
         if isinstance(item, h5py.Dataset):
             content.update(name.encode() + item[()].tobytes())
 
-    for path in sorted(folder.glob("**/*.safetensors")):
+    for path in sorted(directory.glob("**/*.safetensors")):
         if "checkpoints" not in path.parts:
             content.update(path.read_bytes())
-    for path in sorted(folder.glob("**/model.keras")):
+    for path in sorted(directory.glob("**/model.keras")):
         with zipfile.ZipFile(path) as archive:
             weights = io.BytesIO(archive.read("model.weights.h5"))
         with h5py.File(weights) as file:
             file.visititems(add)
     for name in ("results.json", "scores.json"):
-        if (folder / name).exists():
-            results = json.loads((folder / name).read_text())
-            content.update(json.dumps(_comparable(results), sort_keys=True).encode())
+        if (directory / name).exists():
+            results = json.loads((directory / name).read_text())
+            content.update(json.dumps(_remove_measurements(results), sort_keys=True).encode())
     return content.hexdigest()[:16]
 
 
-def _comparable(value: object) -> object:
+def _remove_measurements(value: object) -> object:
     if isinstance(value, dict):
-        return {name: _comparable(x) for name, x in value.items() if name not in _NOT_COMPARED}
-    return [_comparable(x) for x in value] if isinstance(value, list) else value
+        return {
+            name: _remove_measurements(x) for name, x in value.items() if name not in _NOT_COMPARED
+        }
+    return [_remove_measurements(x) for x in value] if isinstance(value, list) else value
 
 
-def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
-    """Runs a program to its end without a kill, and with so many.
+def kill_and_compare(case: Case, kills: int, seed: int, directory: Path) -> str:
+    """Compares an uninterrupted run of a command with runs that are killed.
 
     Args:
-        case: The program.
-        kills: How many processes are killed.
-        seed: Decides the moments.
-        folder: Where everything is written.
+        case: The command and its flags.
+        kills: The number of kills.
+        seed: Determines the moments.
+        directory: Directory for the data and the runs.
 
     Returns:
-        The hash of the weights and scores that every run had.
+        The hash of the weights and scores of every run.
 
     Raises:
-        RuntimeError: If two ends differ.
+        RuntimeError: If the hashes of two runs differ.
     """
-    data, log = folder / "data", os.fspath(folder / "log")
+    data, log = directory / "data", os.fspath(directory / "log")
     data.mkdir()
     make_data(data)
     make_preset(data / "preset")
 
     def start(target: Path) -> subprocess.Popen[bytes]:
         arguments = [argument.format(data=data) for argument in case.arguments]
-        command = [sys.executable, "-m", case.program, *arguments, f"--output_dir={target}"]
+        command = [sys.executable, "-m", case.module, *arguments, f"--output_dir={target}"]
         with open(log, "ab") as file:
             return subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
 
@@ -225,36 +227,36 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
         if status:
             raise RuntimeError(Path(log).read_text(errors="replace")[-4000:])
 
-    begin = time.monotonic()
-    check(start(folder / "whole").wait())
-    longest = time.monotonic() - begin
-    expected = outcome(folder / "whole")
+    start_time = time.monotonic()
+    check(start(directory / "whole").wait())
+    longest = time.monotonic() - start_time
+    expected = hash_results(directory / "whole")
     print(f"never killed: {expected}, {longest:.0f} s", flush=True)
     generator = random.Random(seed)
-    killed, ends, target = 0, 0, folder / "killed"
-    while killed < kills or not ends:
-        process, begin = start(target), time.monotonic()
+    killed, num_finished, target = 0, 0, directory / "killed"
+    while killed < kills or not num_finished:
+        process, start_time = start(target), time.monotonic()
         if killed < kills:
-            moment = begin + generator.uniform(0, longest)
-            # A process that ends by itself before that moment is not waited for
+            moment = start_time + generator.uniform(0, longest)
+            # If the process finishes before that moment, stop waiting.
             while time.monotonic() < moment:
                 if process.poll() is not None:
-                    longest = min(longest, time.monotonic() - begin)
+                    longest = min(longest, time.monotonic() - start_time)
                     break
                 time.sleep(0.05)
             else:
                 process.send_signal(signal.SIGKILL)
             if process.wait() == -signal.SIGKILL:
                 killed += 1
-                ends = 0
+                num_finished = 0
                 print(f"killed {killed} times", flush=True)
                 continue
         check(process.wait())
-        ends += 1
-        result = outcome(target)
+        num_finished += 1
+        result = hash_results(target)
         print(f"{killed} kills: {result}", flush=True)
         if result != expected:
-            raise RuntimeError(f"{result} after {killed} kills, expected {expected}")
+            raise RuntimeError(f"{result} after {killed} kills, instead of {expected}")
         shutil.rmtree(target)
     return expected
 
@@ -263,11 +265,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", choices=list(CASES), default="finetune")
     parser.add_argument("--kills", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0, help="decides the moments")
+    parser.add_argument("--seed", type=int, default=0, help="determines the moments of the kills")
     options = parser.parse_args()
     print(f"{options.run} on {os.environ['KERAS_BACKEND']}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        kill_and_compare(CASES[options.run], options.kills, options.seed, Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        kill_and_compare(CASES[options.run], options.kills, options.seed, Path(directory))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training programs that are killed at random moments by `kill_runs`.
+"""Kills training commands at random moments, with `kill_runs`.
 
-For each change, `seed_runs_test` and `pretrain_test` end runs in their process, and the guide
-docs/guides/resume.py kills a program.
+These faster tests run for each change: `seed_runs_test` and `pretrain_test` interrupt runs in their
+own process, and the guide docs/guides/resume.py kills a command.
 """
 
 import pytest
@@ -16,5 +16,5 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("run", CASES)
-def test_killed_runs_end_with_the_weights_and_scores_of_one_never_killed(run, tmp_path):
-    kill_and_compare(CASES[run], kills=20, seed=0, folder=tmp_path)
+def test_killed_runs_have_the_same_weights_and_scores(run, tmp_path):
+    kill_and_compare(CASES[run], kills=20, seed=0, directory=tmp_path)

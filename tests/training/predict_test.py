@@ -52,29 +52,31 @@ def models(classifier, tmp_path_factory):
     return {"saved": str(folder / "model.keras"), "exported": str(folder / "export")}
 
 
-@pytest.mark.parametrize("kind", ["saved", "exported"])
-def test_a_line_for_each_line(models, kind, classifier, tmp_path):
+@pytest.mark.parametrize("model_format", ["saved", "exported"])
+def test_predict_writes_one_line_per_example(models, model_format, classifier, tmp_path):
     texts = ["a fine film", "", "", " ", "naïve é"]
     source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
     source.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
-    config = PredictConfig(model=models[kind], input=str(source), output=str(target), batch_size=2)
+    config = PredictConfig(
+        model=models[model_format], input=str(source), output=str(target), batch_size=2
+    )
     assert predict(config) == 5
-    answers = [json.loads(line) for line in target.read_text().splitlines()]
-    for answer, expected in zip(answers, classifier.classify(texts), strict=True):
-        assert answer["label"] == expected["label"]
-        assert answer["score"] == pytest.approx(expected["score"], abs=1e-4)
-        assert list(answer) == sorted(answer)
+    predictions = [json.loads(line) for line in target.read_text().splitlines()]
+    for prediction, expected in zip(predictions, classifier.classify(texts), strict=True):
+        assert prediction["label"] == expected["label"]
+        assert prediction["score"] == pytest.approx(expected["score"], abs=1e-4)
+        assert list(prediction) == sorted(prediction)
 
 
-def test_pairs_and_ids(models, tmp_path, classifier):
+def test_text_pairs_and_ids_are_read(models, tmp_path, classifier):
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [{"id": 7, "text": "a", "text_pair": "b"}, {"id": "x", "text": "b", "text_pair": "c"}]
     source.write_text("\ufeff" + "\r\n".join(map(json.dumps, rows)) + "\r\n\r\n", encoding="utf-8")
     predict(PredictConfig(model=models["saved"], input=str(source), output=str(target)))
-    answers = [json.loads(line) for line in target.read_text().splitlines()]
-    assert [answer["id"] for answer in answers] == [7, "x"]
+    predictions = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [prediction["id"] for prediction in predictions] == [7, "x"]
     expected = classifier.classify([("a", "b"), ("b", "c")])
-    assert answers[1]["score"] == pytest.approx(expected[1]["score"], abs=1e-5)
+    assert predictions[1]["score"] == pytest.approx(expected[1]["score"], abs=1e-5)
 
 
 TABLES = {
@@ -86,7 +88,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("format", TABLES)
-def test_the_files_that_a_classifier_was_trained_on_are_read(format, tmp_path):
+def test_read_rows_accepts_training_file_formats(format, tmp_path):
     source = tmp_path / f"in.{format}.gz"
     source.write_bytes(gzip.compress(TABLES[format].encode()))
     config = PredictConfig(input=str(source), text="review")
@@ -96,26 +98,26 @@ def test_the_files_that_a_classifier_was_trained_on_are_read(format, tmp_path):
     assert [{name: row[name] for name in ("id", "text")} for row in rows] == texts
 
 
-def test_predictions_with_their_input(models, tmp_path):
+def test_include_input_writes_the_text(models, tmp_path):
     source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
     source.write_text("id,review,other,stars\n7,a film,one,1\nx,,é,0\n")
     config = PredictConfig(
         models["saved"], str(source), str(target), text="review", include_input=True, overwrite=True
     )
 
-    def answers(**options):
+    def write_predictions(**options):
         predict(dataclasses.replace(config, **options))
         return [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
 
-    first, second = answers()
+    first, second = write_predictions()
     assert list(first)[:3] == ["id", "text", "label"]
     assert [(row["id"], row["text"]) for row in (first, second)] == [("7", "a film"), ("x", "")]
     fields = {"id": "x", "text": "", "text_pair": "é"}
-    assert answers(text_pair="other", batch_size=1)[1].items() >= fields.items()
-    assert "text" not in answers(include_input=False)[0]
+    assert write_predictions(text_pair="other", batch_size=1)[1].items() >= fields.items()
+    assert "text" not in write_predictions(include_input=False)[0]
 
 
-def test_labels_are_written_as_others(models, tmp_path):
+def test_label_map_renames_labels(models, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("a\nfilm\n")
     for label_map, expected in (((), {"bad", "good"}), (("bad:no", "good:no"), {"no"})):
@@ -128,15 +130,15 @@ def test_labels_are_written_as_others(models, tmp_path):
         PredictConfig(label_map=("bad",))
     with pytest.raises(ValueError, match=r"--label_map must have labels of the model.* nice"):
         predict(dataclasses.replace(config, label_map=("nice:good",)))
-    several = {"labels": ["bad", "x"], "scores": [0.9, 0.8], "text": ["bad"]}
+    multi_label = {"labels": ["bad", "x"], "scores": [0.9, 0.8], "text": ["bad"]}
     entities = {"id": "bad", "answers": [{"word": "bad", "label": "bad"}, "bad"]}
-    assert [relabeled(row, {"bad": "no"}) for row in (several, entities)] == [
-        {**several, "labels": ["no", "x"]},
+    assert [relabeled(row, {"bad": "no"}) for row in (multi_label, entities)] == [
+        {**multi_label, "labels": ["no", "x"]},
         {**entities, "answers": [{"word": "bad", "label": "no"}, "bad"]},
     ]
 
 
-def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
+def test_input_and_foreign_files_are_not_lost(models, tmp_path, monkeypatch):
     source, row = tmp_path / "in.jsonl", '{"text": "a", "text_pair": "b"}\n'
     source.write_text(row)
     config = PredictConfig(
@@ -164,7 +166,7 @@ def test_input_and_pairs_are_not_lost(models, tmp_path, monkeypatch):
     assert len((tmp_path / "out").read_text().splitlines()) == 1
 
 
-def test_columns_by_number_and_pairs(tmp_path):
+def test_columns_are_selected_by_number(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("a,b\nc,d\n")
     config = PredictConfig(input=str(path), text="0", text_pair="1")
@@ -190,15 +192,15 @@ def test_columns_by_number_and_pairs(tmp_path):
         ("in.txt", "a\n\nb\n", ["a", "", "b"]),
     ],
 )
-def test_blank_rows_are_rows(name, content, texts, tmp_path, caplog):
+def test_blank_rows_are_kept_and_logged(name, content, texts, tmp_path, caplog):
     (tmp_path / name).write_text(content)
     rows = list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
-    read = [(row["text"], row["text_pair"]) if "text_pair" in row else row["text"] for row in rows]
-    assert read == texts
+    actual = [(r["text"], r["text_pair"]) if "text_pair" in r else r["text"] for r in rows]
+    assert actual == texts
     assert "rows are blank, the first in line" in caplog.text
 
 
-def test_standard_input_is_lines_or_a_table(monkeypatch):
+def test_standard_input_is_read_as_lines_or_table(monkeypatch):
     for format, expected in {"auto": ["text,id", "a,1"], "csv": ["a"]}.items():
         stream = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbftext,id\na,1\n"))
         monkeypatch.setattr("sys.stdin", stream)
@@ -206,8 +208,8 @@ def test_standard_input_is_lines_or_a_table(monkeypatch):
         assert [row["text"] for row in rows] == expected
 
 
-def test_an_exported_tagger_answers_as_its_task(classifier, tmp_path):
-    """Words in columns too, and without the padding of a batch."""
+def test_exported_tagger_matches_the_task(classifier, tmp_path):
+    """The input is CoNLL or text. The predictions do not depend on padding."""
     task = keras_bert.TokenClassifier(
         keras_bert.Backbone(CONFIG),
         preprocessor=keras_bert.data.TokenClassifierPreprocessor(
@@ -220,7 +222,7 @@ def test_an_exported_tagger_answers_as_its_task(classifier, tmp_path):
     task.export(tmp_path / "1", warm_up=False)
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-        answers = []
+        predictions = []
         for model in ("model.keras", "1"):
             config = PredictConfig(
                 model=str(tmp_path / model),
@@ -230,8 +232,8 @@ def test_an_exported_tagger_answers_as_its_task(classifier, tmp_path):
             )
             predict(config)
             lines = (tmp_path / "out.jsonl").read_text().splitlines()
-            answers.append([json.loads(line)["answers"] for line in lines])
-        saved, exported = answers
+            predictions.append([json.loads(line)["answers"] for line in lines])
+        saved, exported = predictions
         assert [len(row) for row in exported] == [len(row) for row in saved]
         parts = map(itertools.chain.from_iterable, (exported, saved))
         for row, other in zip(*parts, strict=True):
@@ -239,14 +241,14 @@ def test_an_exported_tagger_answers_as_its_task(classifier, tmp_path):
             assert row == other
 
 
-def test_the_files_of_other_tasks_are_read(tmp_path):
+def test_read_rows_accepts_files_of_each_task(tmp_path):
     (tmp_path / "dev.json").write_text(
         '{"data": [{"paragraphs": [{"context": "b", "qas": [{"id": "q", "question": "a", '
         '"answers": [{"text": "not in the passage", "answer_start": 0}]}]}]}]}'
     )
     (tmp_path / "a.conll").write_text("Ann B-PER\nsang O\n\nhere O\n")
     (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1,label\na,b,c,d,x\n")
-    fields_of = {
+    fields_by_file = {
         "dev.json": RowFields(("question", "context")),
         "a.conll": RowFields(("text",), ("text",)),
         "a.csv": RowFields(("text", "choices"), ("choices",)),
@@ -270,14 +272,14 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
     )
     rows = [{"id": 3, "text": "a"}, {"id": 4, "text": None}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    for name, fields in fields_of.items():
+    for name, fields in fields_by_file.items():
         config = PredictConfig(input=str(tmp_path / name))
         actual = list(read_rows(config, fields))
         for row, values in zip(actual, expected[name], strict=True):
             assert {field: row[field] for field in values} == values
 
 
-def test_a_saved_task_of_another_kind(tmp_path, classifier):
+def test_masked_lm_predicts_and_reports_errors(tmp_path, classifier):
     masked_lm = keras_bert.MaskedLM(keras_bert.Backbone(CONFIG), classifier.preprocessor)
     masked_lm.save(tmp_path / "model.keras")
     model, _ = load_model(str(tmp_path / "model.keras"))
@@ -303,13 +305,13 @@ def test_a_saved_task_of_another_kind(tmp_path, classifier):
         ("in.jsonl", '{"txt": "a"}', r"line 1: text must be given\. Received: .*'txt'"),
     ],
 )
-def test_a_malformed_row_is_named(name, content, message, tmp_path):
+def test_invalid_row_raises(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
 
 
-def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
+def test_truncated_rows_are_counted_once(models, tmp_path, caplog):
     (tmp_path / "in.txt").write_text("a b\n" + "a b c " * 12 + "\n" + "b " * 31 + "\n" + "a " * 30)
     config = PredictConfig(
         model=models["saved"],
@@ -319,14 +321,14 @@ def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
     )
     with caplog.at_level("WARNING", logger="absl"):
         predict(config)
-    # Rows of 32 tokens, with [CLS] and [SEP]
+    # A row has at most 32 tokens, including [CLS] and [SEP].
     assert (
         "in.txt: 2 of 4 rows are truncated: they have more tokens than sequence_length=32"
         in caplog.text
     )
 
 
-def test_malformed_rows_are_skipped_and_counted(tmp_path, caplog):
+def test_skip_invalid_skips_and_counts_rows(tmp_path, caplog):
     for name, content in (
         ("in.jsonl", '{"text": "a"}\n{"text": \n{"text": 3}\n{"text": "b"}\n'),
         ("in.csv", "text,x\na,1\nc\nd,1,2\nb,2\n"),

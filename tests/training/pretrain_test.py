@@ -22,7 +22,7 @@ from keras_bert import (
 from keras_bert.checkpoints import CheckpointWarning
 from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import make_tokenizer
-from training import pretrain as pretrain_program
+from training import pretrain as pretrain_command
 from training.costs import model_flops
 from training.engine.output_folder import SettingsMismatchError, is_own
 from training.engine.run_checkpoints import (
@@ -53,7 +53,7 @@ OPTIONS = {
     "batch_size": 4,
     "num_steps": 10,
     "warmup_steps": 2,
-    # So that ten updates lower the loss
+    # With this rate, ten steps lower the loss.
     "learning_rate": 0.01,
     "eval_every": 3,
     "dev_batches": 2,
@@ -63,7 +63,7 @@ OPTIONS = {
 }
 
 
-def text(seed, documents=12):
+def make_text(seed, documents=12):
     rng = random.Random(seed)
     sentences = [
         [" ".join(rng.choices(WORDS, k=rng.randint(3, 9))) + " ." for _ in range(8)]
@@ -75,8 +75,8 @@ def text(seed, documents=12):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
-    (folder / "train.txt").write_text(text(0))
-    (folder / "dev.txt").write_text(text(1, 4))
+    (folder / "train.txt").write_text(make_text(0))
+    (folder / "dev.txt").write_text(make_text(1, 4))
     return folder
 
 
@@ -91,21 +91,21 @@ def config(corpus, folder, **changes):
     ).replace(**changes)
 
 
-def weights(folder):
+def read_weights(folder):
     return (folder / "preset" / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
-def finished(corpus, tmp_path_factory):
+def finished_run(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     with open(folder.with_suffix(".out"), "w") as out, contextlib.redirect_stdout(out):
-        pretrain_program.main(config(corpus, folder))
+        pretrain_command.main(config(corpus, folder))
     return folder, json.loads((folder / "results.json").read_text())
 
 
 @pytest.mark.on_each_backend
-def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
-    folder, results = finished
+def test_pretrain_writes_a_preset(finished_run):
+    folder, results = finished_run
     assert [record["step"] for record in results["log"]] == [3, 6, 7, 10]
     assert results["log"][-1]["loss"] < results["log"][0]["loss"]
     names = {path.name for path in folder.iterdir()}
@@ -122,8 +122,8 @@ def test_raw_text_becomes_a_preset_that_every_task_reads(finished):
 
 
 @pytest.mark.on_each_backend
-def test_an_interval_logs_scores_baselines_and_speed(finished):
-    record = finished[1]["log"][0]
+def test_log_has_scores_baselines_and_speed(finished_run):
+    record = finished_run[1]["log"][0]
     assert {
         "loss",
         "masked_accuracy",
@@ -138,13 +138,13 @@ def test_an_interval_logs_scores_baselines_and_speed(finished):
         "unigram_perplexity",
     } <= set(record)
     assert 0 < record["mfu"] <= 1
-    # The most frequent token is [UNK], 31 % of the words with so small a vocabulary
+    # With so small a vocabulary, 31% of the words are [UNK], the most frequent token.
     assert record["unigram_accuracy"] == pytest.approx(0.31, abs=0.1)
     assert 5 < record["unigram_perplexity"] < 12
 
 
 @pytest.mark.backend_independent
-def test_the_unigram_baseline_predicts_by_frequency_and_never_a_special_token():
+def test_unigram_baseline_excludes_special_tokens():
     counts = np.bincount([2, 5, 6, 5, 6, 3, 2, 5, 6, 3, 0, 0], minlength=8)
     probabilities = smoothed(counts, never_predicted=(0, 2, 3, 4))
     np.testing.assert_allclose(probabilities, np.array([0, 1, 0, 0, 0, 4, 4, 1]) / 10)
@@ -154,7 +154,7 @@ def test_the_unigram_baseline_predicts_by_frequency_and_never_a_special_token():
 
 
 @pytest.mark.on_torch
-def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
+def test_unigrams_count_original_tokens(corpus, tmp_path):
     frequencies = []
     for name in ("dynamic", "static"):
         settings = config(corpus, tmp_path / name, static_masks=name == "static")
@@ -175,11 +175,11 @@ def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
 
 
 @pytest.mark.on_each_backend
-def test_each_interval_prints_a_line_and_the_end_a_report(finished):
-    folder, results = finished
-    printed = folder.with_suffix(".out").read_text()
-    assert "\r" not in printed
-    lines = [line for line in printed.splitlines() if line.startswith("step ")]
+def test_output_has_a_line_per_interval_and_a_report(finished_run):
+    folder, results = finished_run
+    output = folder.with_suffix(".out").read_text()
+    assert "\r" not in output
+    lines = [line for line in output.splitlines() if line.startswith("step ")]
     assert [line.partition("/")[0] for line in lines] == [
         f"step {record['step']}" for record in results["log"]
     ]
@@ -191,16 +191,16 @@ def test_each_interval_prints_a_line_and_the_end_a_report(finished):
     )
     assert f"validation perplexity {record['val_perplexity']:.4g}" in lines[1]
     assert lines[1].endswith(" left")
-    assert "logits" not in printed
-    assert "{" not in printed
-    table = {line[:15].rstrip(): line.split() for line in printed.splitlines()}
+    assert "logits" not in output
+    assert "{" not in output
+    table = {line[:15].rstrip(): line.split() for line in output.splitlines()}
     assert table["validation text"][3] == f"{100 * results['last']['val_masked_accuracy']:.2f}"
     assert table["unigram model"][2] == f"{100 * results['last']['unigram_accuracy']:.2f}"
-    assert f"preset   {folder / 'preset'}" in printed
+    assert f"preset   {folder / 'preset'}" in output
 
 
 @pytest.mark.backend_independent
-def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
+def test_has_collapsed_compares_with_unigrams():
     baseline = {"unigram_accuracy": 0.5, "unigram_perplexity": 2.828}
 
     def log(*accuracies):
@@ -215,7 +215,7 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
         ]
 
     assert has_collapsed(log(0.4, 0.5, 0.52, 0.5), warmup_steps=10)
-    assert not has_collapsed(log(0.4, 0.5, 0.52, 0.5), warmup_steps=20)  # too early to say
+    assert not has_collapsed(log(0.4, 0.5, 0.52, 0.5), warmup_steps=20)  # too early to decide
     assert not has_collapsed(log(0.5, 0.5, 0.5, 0.6), warmup_steps=0)
     assert not has_collapsed([], warmup_steps=0)
     message = collapse_warning(log(0.5)[0])
@@ -224,13 +224,11 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
 
 
 @pytest.mark.on_torch
-def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
-    corpus, finished, tmp_path, monkeypatch, press_ctrl_c
-):
-    begin = run.IntervalReport.on_train_batch_begin
+def test_run_resumes_after_ctrl_c(corpus, finished_run, tmp_path, monkeypatch, press_ctrl_c):
+    on_train_batch_begin = run.IntervalReport.on_train_batch_begin
 
     def press(report, batch, logs=None):
-        begin(report, batch, logs)
+        on_train_batch_begin(report, batch, logs)
         if report.state.step == 3 and batch == 1:
             press_ctrl_c()
 
@@ -242,15 +240,15 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
     assert (tmp_path / "run" / "checkpoints" / "step_000000005").is_dir()
     resumed = pretrain(settings)
     for name in ("step", "loss", "val_loss"):
-        expected = [record[name] for record in finished[1]["log"]]
-        if name == "loss":  # of the interval that was interrupted, its second part
+        expected = [record[name] for record in finished_run[1]["log"]]
+        if name == "loss":  # The log of the interrupted interval covers only its second part.
             expected[1] = resumed["log"][1][name]
         assert [record[name] for record in resumed["log"]] == expected
-    assert weights(tmp_path / "run") == weights(finished[0])
+    assert read_weights(tmp_path / "run") == read_weights(finished_run[0])
 
 
 class Stopped(Exception):
-    """Stands for a killed process, after a checkpoint."""
+    """Replaces a kill of the process after a checkpoint."""
 
 
 MODERN = {
@@ -271,12 +269,12 @@ MODERN = {
 }
 
 
-def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_path, monkeypatch):
-    """ModernBERT's training, stopped while the batch grows, and in the last phase.
+def test_resume_with_changing_batches_and_rates(corpus, tmp_path, monkeypatch):
+    """Stops ModernBERT's training while the batch size grows, and again in the last phase.
 
-    An exception after a checkpoint stands for a kill; `kill_runs_test` kills the program.
+    An exception after a checkpoint replaces a kill. `kill_runs_test` kills the command.
     """
-    whole = pretrain(config(corpus, tmp_path / "whole", dev_files=(), **MODERN))
+    uninterrupted = pretrain(config(corpus, tmp_path / "whole", dev_files=(), **MODERN))
     save = RunCheckpoints.save
     stops = {1, 7}
 
@@ -293,65 +291,67 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
             pretrain(stopped)
     resumed = pretrain(stopped)
     assert not stops
-    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert read_weights(tmp_path / "stopped") == read_weights(tmp_path / "whole")
     for name in ("loss", "learning_rate"):
-        expected = [record[name] for record in whole["log"]]
+        expected = [record[name] for record in uninterrupted["log"]]
         assert [record[name] for record in resumed["log"]] == expected
-    # Of the update that follows: the phases' rates, and 1 - √x in the last two.
-    rates = [record["learning_rate"] for record in whole["log"]]
-    fall = [1 - (number / 2) ** 0.5 for number in (0, 1, 2)]
-    expected = [0.01] * 3 + [5e-3 * share for share in (1, 1, *fall)]
+    # The log has the rate of the next step: the rate of the phase, times 1 - √x in the last two.
+    rates = [record["learning_rate"] for record in uninterrupted["log"]]
+    decay = [1 - (number / 2) ** 0.5 for number in (0, 1, 2)]
+    expected = [0.01] * 3 + [5e-3 * factor for factor in (1, 1, *decay)]
     np.testing.assert_allclose(rates, expected, atol=1e-9)
 
 
-def test_resume_rejects_changed_settings(finished, corpus):
+def test_resume_rejects_changed_settings(finished_run, corpus):
     with pytest.raises(
         ValueError, match=r"a run with different settings\. Choose another --output_dir"
     ):
-        pretrain(config(corpus, finished[0], learning_rate=1e-3))
+        pretrain(config(corpus, finished_run[0], learning_rate=1e-3))
 
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_path, groups):
-    (tmp_path / "train.txt").write_text(text(0))
-    made = config(tmp_path, tmp_path / "run", dev_files=(), num_shards=groups, file_groups=groups)
-    source = TextSource.from_config(made)
+def test_resume_rejects_changed_file_contents(tmp_path, groups):
+    (tmp_path / "train.txt").write_text(make_text(0))
+    settings = config(
+        tmp_path, tmp_path / "run", dev_files=(), num_shards=groups, file_groups=groups
+    )
+    source = TextSource.from_config(settings)
     vocabulary = source.vocabulary()
     source.records(16, vocabulary)
-    with_files = made.replace(
+    settings_with_files = settings.replace(
         input_files=(),
         records=str(tmp_path / "run" / "records_16"),
         model=str(tmp_path / "model.json"),
         vocabulary=str(vocabulary),
     )
-    architecture = named_architecture(made.encoder.model)
+    architecture = named_architecture(settings.encoder.model)
     (tmp_path / "model.json").write_text(json.dumps(architecture.to_dict()))
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     model.optimizer.build(model.trainable_variables)
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
-    restored = functools.partial(
-        run.restore, model, checkpoints, TextSource.from_config(with_files), ""
+    restore_run = functools.partial(
+        run.restore, model, checkpoints, TextSource.from_config(settings_with_files), ""
     )
-    checkpoints.save(model, restored())
-    assert restored().step == 0
+    checkpoints.save(model, restore_run())
+    assert restore_run().step == 0
     *_, records = sorted(tmp_path.glob("run/records_16/*.tfrecord"))
     for path, flag in ((records, "records"), (tmp_path / "model.json", "model")):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         with pytest.raises(ValueError, match=f"started from a --{flag} with different files"):
-            restored()
+            restore_run()
         path.write_bytes(content)
-    # Killed before the records of the second phase
-    (tmp_path / "train.txt").write_text(text(0).replace(" .", " ,"))
+    # The text changes before the records of the second phase are created.
+    (tmp_path / "train.txt").write_text(make_text(0).replace(" .", " ,"))
     with pytest.raises(ValueError, match=r"was created from different inputs \(content\)"):
-        pretrain(made)
+        pretrain(settings)
     with pytest.raises(ValueError, match="records_16 contains records with different settings"):
-        pretrain(made.replace(vocabulary=str(vocabulary)))
+        pretrain(settings.replace(vocabulary=str(vocabulary)))
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
+def test_non_finite_loss_stops_the_run(corpus, tmp_path):
     changes = {"learning_rate": 1e30, "clip_norm": 0.0, "warmup_steps": 0}
     exploding = config(corpus, tmp_path, phases=("16:1",), dev_files=(), **changes)
     with pytest.raises(NotFiniteError, match=r"in step [2-5]$"):
@@ -360,16 +360,16 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path):
+def test_rematerialize_applies_to_every_encoder(finished_run, corpus, tmp_path):
     changes = {"sequence_format": "full_sentences", "objective": "replaced_token"}
-    made = config(corpus, tmp_path, rematerialize=True, **changes)
-    tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.corpus.lowercase)
-    model = build_model(made, tokenizer)
+    settings = config(corpus, tmp_path, rematerialize=True, **changes)
+    tokenizer = open_tokenizer(finished_run[0] / "vocab.txt", settings.text.corpus.lowercase)
+    model = build_model(settings, tokenizer)
     encoders = [model.backbone, getattr(model, "generator", model.backbone)]
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
 
 
-def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path):
+def test_dev_masked_lm_probability(corpus, tmp_path):
     settings = config(
         corpus,
         tmp_path,
@@ -383,15 +383,15 @@ def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path):
     batches = Batches(settings.text, settings.task, False, tokenizer)
     streams = batches.phase_batches(settings.optimization, source.all_records(vocabulary))
     (train, dev), *_ = streams.values()
-    for stream, share in ((train, 0.3), (dev, 0.1)):
+    for stream, probability in ((train, 0.3), (dev, 0.1)):
         batches = list(stream.first_batches(20))
         masked = sum(batch["mask_weights"].sum() for batch in batches)
         tokens = sum(batch["padding_mask"].sum() for batch in batches)
-        assert masked / tokens == pytest.approx(share, rel=0.2)
+        assert masked / tokens == pytest.approx(probability, rel=0.2)
 
 
 @pytest.mark.backend_independent
-def test_another_hidden_size_keeps_the_relative_width_of_the_feed_forward_layers(tmp_path):
+def test_hidden_dim_scales_the_feed_forward_layers(tmp_path):
     (tmp_path / "model.json").write_text(
         json.dumps(BertConfig(hidden_dim=96, intermediate_dim=144).to_dict())
     )
@@ -401,27 +401,27 @@ def test_another_hidden_size_keeps_the_relative_width_of_the_feed_forward_layers
         assert settings.architecture(tokenizer, 128).intermediate_dim == expected
 
 
-# What they have of their own besides sizes and rates, which the test reduces, another recipe has or
-# another test of this file.
-LIKE_ANOTHER = {
+# Except for sizes and rates, which the test reduces, each option of these recipes is covered by
+# another recipe or by another test in this file.
+COVERED_RECIPES = {
     *("bert_base", "electra_base", "modernbert_cpu"),
     *("wikitext2_cpu", "wikitext2_cpu_more", "wikitext2_distil", "wikitext2_electra"),
 }
 RECIPES = [
     name
     for name in recipes.names()
-    if isinstance(recipes.load(name, object), PretrainConfig) and name not in LIKE_ANOTHER
+    if isinstance(recipes.load(name, object), PretrainConfig) and name not in COVERED_RECIPES
 ]
 VOCABULARY_SIZES = {"wordpiece": 60, "byte_pair": 300, "sentence_piece": 40}
 
 
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
+def test_pretraining_recipe_runs(finished_run, corpus, tmp_path, name):
     recipe = recipes.load(name, PretrainConfig)
     tokenizer = named_architecture(recipe.encoder.model).tokenizer
-    preset = str(finished[0] / "preset")
-    updates = recipe.optimization
+    preset = str(finished_run[0] / "preset")
+    optimization = recipe.optimization
     small = {
         **OPTIONS,
         "model": recipe.encoder.model,
@@ -433,10 +433,10 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         "vocabulary": "",
         "phases": ("16:1",),
         "batch_size": 8,
-        "initial_batch_size": updates.initial_batch_size and 4,
-        "batch_warmup_steps": min(updates.batch_warmup_steps, 1),
-        "decay_steps": updates.decay_steps and 1,
-        "accumulation": min(updates.accumulation, 2),
+        "initial_batch_size": optimization.initial_batch_size and 4,
+        "batch_warmup_steps": min(optimization.batch_warmup_steps, 1),
+        "decay_steps": optimization.decay_steps and 1,
+        "accumulation": min(optimization.accumulation, 2),
         "steps_per_execution": min(recipe.compute.steps_per_execution, 2),
         "num_steps": 2,
         "warmup_steps": 1,
@@ -469,17 +469,19 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         assert len(masked_lm.fill(f"the {text_tokenizer.mask_token} sat", top_k=3)) == 3
 
 
-def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
+def test_init_preset_continues_from_a_checkpoint(finished_run, corpus, tmp_path):
     preset = tmp_path / "preset"
-    shutil.copytree(finished[0] / "preset", preset)
+    shutil.copytree(finished_run[0] / "preset", preset)
     short = {"phases": ("16:1",), "num_steps": 2, "eval_every": 2, "dev_files": (), "dropout": 0.3}
     run = config(corpus, tmp_path / "run", init_preset=str(preset), **short)
     results = pretrain(run)
-    assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
-    assert (tmp_path / "run" / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
+    assert results["last"]["loss"] < finished_run[1]["log"][0]["loss"]
+    assert (tmp_path / "run" / "vocab.txt").read_bytes() == (
+        finished_run[0] / "vocab.txt"
+    ).read_bytes()
     architecture = checkpoints.open_checkpoint(tmp_path / "run" / "preset").config
-    assert (architecture.dropout, architecture.attention_dropout) == (0.3, 0.3)  # those of the run
-    # It is not resumed from another checkpoint
+    assert (architecture.dropout, architecture.attention_dropout) == (0.3, 0.3)  # set by the run
+    # The run does not resume if the checkpoint has changed.
     assert pretrain(run)["log"] == results["log"]
     for path in preset.glob("*.json"):
         path.write_text(path.read_text() + "\n")
@@ -487,7 +489,7 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
         pretrain(run)
 
 
-def test_a_checkpoint_of_another_architecture_is_refused(finished, corpus, tmp_path):
+def test_init_preset_rejects_a_different_architecture(finished_run, corpus, tmp_path):
     with pytest.raises(
         ValueError, match=r"--num_layers must be 1, as in .* --init_preset=.* Received: 2"
     ):
@@ -495,15 +497,15 @@ def test_a_checkpoint_of_another_architecture_is_refused(finished, corpus, tmp_p
             config(
                 corpus,
                 tmp_path / "run",
-                init_preset=str(finished[0] / "preset"),
+                init_preset=str(finished_run[0] / "preset"),
                 num_layers=2,
             )
         )
     assert not (tmp_path / "run").exists()
 
 
-def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monkeypatch):
-    """Also of records with masks, in mixed precision."""
+def test_last_interval_has_the_remaining_steps(corpus, tmp_path, monkeypatch):
+    """The records have static masks, and the run uses mixed precision."""
     models = []
 
     def build_model(*arguments):
@@ -520,10 +522,10 @@ def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monke
     assert int(models[0].optimizer.iterations) == 6
 
 
-def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monkeypatch):
-    """A batch of validation text is scored for four that are trained on, and at the end.
+def test_default_evaluation_interval(corpus, tmp_path, monkeypatch):
+    """One validation batch is scored for every four training batches, and at the end.
 
-    Of a causal encoder, whose step XLA compiles.
+    The encoder is causal, and XLA compiles its step.
     """
     monkeypatch.setattr(model_flops, "peak_flops", lambda dtype: 1.0)
     short = {"phases": ("16:1",), "eval_every": None, "warmup_steps": None, "dev_batches": 1}
@@ -534,11 +536,11 @@ def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monke
         "jit": "on",
     }
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
-    scored = [record["step"] for record in results["log"] if "val_loss" in record]
+    evaluated_steps = [record["step"] for record in results["log"] if "val_loss" in record]
     assert len(results["log"]) == 6
     assert "pair_accuracy" not in results["last"]
-    assert scored == [4, 6]
-    # The peak that was measured was exceeded: it was none.
+    assert evaluated_steps == [4, 6]
+    # The run is faster than the patched peak, and raises it to its own speed.
     assert 0.5 < results["total"]["mfu"] <= 1
     assert Optimization(num_steps=600).steps_between_scores(50) == 200
     assert Optimization(num_steps=600, accumulation=8).steps_between_scores(50) == 25
@@ -547,14 +549,14 @@ def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monke
 
 
 @pytest.mark.backend_independent
-def test_the_warm_up_is_a_hundredth_by_default(tmp_path):
+def test_default_warmup_is_one_percent(tmp_path):
     assert Optimization(num_steps=1500).num_warmup_steps == 15
     assert Optimization().num_warmup_steps == 10_000
     assert Optimization(num_steps=1500, warmup_steps=0).num_warmup_steps == 0
 
 
 @pytest.mark.backend_independent
-def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
+def test_default_decay_is_ten_percent():
     trapezoid = Optimization(num_steps=1500, schedule="trapezoidal")
     assert trapezoid.num_decay_steps == 150
     assert trapezoid.replace(warmup_steps=1400).num_decay_steps == 100
@@ -562,7 +564,7 @@ def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
 
 
 @pytest.mark.backend_independent
-def test_phases():
+def test_plan_of_phases():
     plan = Optimization(num_steps=1000, warmup_steps=10).plan()
     assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 256, 1e-4)]
     phases = ("128:0.9", "512:0.1:batch_size=64:learning_rate=3e-5")
@@ -571,9 +573,9 @@ def test_phases():
 
 
 @pytest.mark.backend_independent
-def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
-    """ModernBERT's sizes: from 768 to 4,608 rows."""
-    growing = Optimization(
+def test_batch_size_warmup_has_equal_stages():
+    """ModernBERT's batch size grows from 768 to 4,608 examples."""
+    optimization = Optimization(
         num_steps=1000,
         batch_size=4608,
         initial_batch_size=768,
@@ -581,7 +583,7 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         accumulation=8,
         phases=("1024:0.8", "1024:0.1:learning_rate=1e-5", "8192:0.1:batch_size=576"),
     )
-    steps = [(phase.batch_size, phase.first_step, phase.num_steps) for phase in growing.plan()]
+    steps = [(phase.batch_size, phase.first_step, phase.num_steps) for phase in optimization.plan()]
     assert steps == [
         (768, 0, 4),
         (1536, 4, 5),
@@ -592,8 +594,8 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         (4608, 800, 100),
         (576, 900, 100),
     ]
-    assert [growing.dev_batch_size(length) for length in (1024, 8192)] == [576, 72]
-    assert growing.num_intervals == 80 + 10 + 10 + 5 - 2
+    assert [optimization.dev_batch_size(length) for length in (1024, 8192)] == [576, 72]
+    assert optimization.num_intervals == 80 + 10 + 10 + 5 - 2
 
 
 @pytest.mark.backend_independent
@@ -640,13 +642,13 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         ),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(changes, message):
+def test_contradictory_options_raise(changes, message):
     with pytest.raises(ValueError, match=message):
         PretrainConfig.from_flags(**changes)
 
 
 @pytest.mark.backend_independent
-def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
+def test_next_sentence_rejects_byte_pair_tokenizers(corpus, tmp_path):
     settings = config(corpus, tmp_path, model="roberta_base", vocabulary_size=300)
     with pytest.raises(
         ValueError, match=r"byte_pair tokenizers, because they put 2 separators .* full_sentences"
@@ -654,7 +656,7 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
         pretrain(settings)
 
 
-def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
+def test_cased_checkpoint_keeps_the_case(corpus, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Ann", "서울", "é"]
     tokenizer = make_tokenizer(*tokens, lowercase=False)
     small = BertConfig(
@@ -664,13 +666,14 @@ def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     task.save_to_preset(tmp_path / "preset")
     preset = str(tmp_path / "preset")
     run = config(corpus, tmp_path / "run", init_preset=preset)
-    for _ in range(2):  # the second time, existing files are used
+    for _ in range(2):  # The second iteration uses the existing files.
         opened = open_tokenizer(TextSource.from_config(run).vocabulary(), run.text.corpus.lowercase)
         assert opened("Ann 서울 é") == [5, 6, 7]
-    told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)
+    lowercase_run = config(corpus, tmp_path / "lowercase", init_preset=preset, lowercase=True)
     assert (
         open_tokenizer(
-            TextSource.from_config(told).vocabulary(), told.text.corpus.lowercase
+            TextSource.from_config(lowercase_run).vocabulary(),
+            lowercase_run.text.corpus.lowercase,
         ).lowercase
         is True
     )
@@ -680,7 +683,7 @@ KOREAN = "\n\n".join(["서울은 한국의 수도이다 .\n부산은 항구 도�
 
 
 @pytest.mark.backend_independent
-def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
+def test_vocabulary_of_different_text_raises(corpus, tmp_path):
     (tmp_path / "ko.txt").write_text(KOREAN)
     folder = tmp_path / "run"
     korean = config(corpus, folder).replace(input_files=(str(tmp_path / "ko.txt"),))
@@ -695,14 +698,14 @@ def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
+def test_vocabulary_with_different_settings_raises(corpus, tmp_path):
     run = config(corpus, tmp_path)
     path = TextSource.from_config(run).vocabulary()
     for name, value in (("vocabulary_size", 61), ("lowercase", False)):
         other = run.replace(**{name: value})
         with pytest.raises(ValueError, match=rf"created from different inputs \({name}\)"):
             TextSource.from_config(other).vocabulary()
-    # What the text itself determined may be given too, and the text need not exist any more.
+    # A flag may repeat the setting inferred from the text, and the text may be missing.
     lower_cased = TextSource.from_config(run.replace(lowercase=True))
     lower_cased.check()
     assert lower_cased.vocabulary() == path
@@ -710,15 +713,19 @@ def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_records_of_another_vocabulary_are_warned_of(corpus, tmp_path, caplog):
+def test_records_of_a_different_vocabulary_warn(corpus, tmp_path, caplog):
     (tmp_path / "ko.txt").write_text(KOREAN)
     korean = config(corpus, tmp_path / "ko").replace(input_files=(str(tmp_path / "ko.txt"),))
-    wrong = config(corpus, tmp_path / "run").replace(
+    wrong_vocabulary = config(corpus, tmp_path / "run").replace(
         vocabulary=str(TextSource.from_config(korean).vocabulary())
     )
-    TextSource.from_config(wrong).records(16, Path(wrong.text.vocabulary))
+    TextSource.from_config(wrong_vocabulary).records(16, Path(wrong_vocabulary.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text
     caplog.clear()
-    with_records = wrong.replace(records=str(tmp_path / "run" / "records_{length}"))
-    TextSource.from_config(with_records).records(16, Path(wrong.text.vocabulary))
+    settings_with_records = wrong_vocabulary.replace(
+        records=str(tmp_path / "run" / "records_{length}")
+    )
+    TextSource.from_config(settings_with_records).records(
+        16, Path(wrong_vocabulary.text.vocabulary)
+    )
     assert "are unknown to the vocabulary" in caplog.text

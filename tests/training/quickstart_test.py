@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quickstart at miniature size, with a network of random weights."""
+"""Runs the quickstart at a small scale, with random weights."""
 
 import dataclasses
 
@@ -13,13 +13,13 @@ from training.engine.output_folder import is_own, lock_output_dir
 from training.quickstart import QuickstartConfig, main, quickstart
 from training.readers.emoji import split_emoji
 
-# On JAX, a newcomer's session of nox runs the command before a release.
+# Before a release, a nox session runs the command on JAX.
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
 
-def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
+def test_quickstart_trains_scores_and_predicts(tmp_path, capsys):
+    characters = "abcdefghijklmnopqrstuvwxyz"
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *characters, *(f"##{c}" for c in characters)]
     config = small_config(vocabulary_size=len(tokens), num_layers=1, max_sequence_length=128)
     preprocessor = TextClassifierPreprocessor(make_tokenizer(*tokens), sequence_length=128)
     TextClassifier(Backbone(config), 5, preprocessor).save_to_preset(tmp_path / "preset")
@@ -34,10 +34,10 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     for line in ("majority", "bag of words", "fine-tuned MiniLM"):
         assert line in printed
     assert f"serve --model={tmp_path / 'run' / 'export' / '1'}" in printed
-    answers = printed.partition("probability\n")[2].partition("\n\n")[0].splitlines()
-    wrong = [line for line in answers if "wrong: " in line]
-    right = [line for line in answers if line.endswith("  right")]
-    assert 1 <= len(right) <= 5
+    prediction_lines = printed.partition("probability\n")[2].partition("\n\n")[0].splitlines()
+    wrong = [line for line in prediction_lines if "wrong: " in line]
+    correct = [line for line in prediction_lines if line.endswith("  right")]
+    assert 1 <= len(correct) <= 5
     assert len(wrong) == 3
     with pytest.raises(FileExistsError, match=r"which has model\.keras.*--overwrite"):
         main(settings)
@@ -46,4 +46,4 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     with pytest.raises(FileExistsError, match=r"model\.keras\. Choose another --output_dir"):
         main(dataclasses.replace(settings, output_dir=str(tmp_path / "other")))
     names = set(split_emoji(seed=1)[1].texts)
-    assert all(any(line.startswith(f"{name}  ") for name in names) for line in answers)
+    assert all(any(line.startswith(f"{name}  ") for name in names) for line in prediction_lines)

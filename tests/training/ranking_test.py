@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rankings: metrics, files, and the program that re-ranks, at miniature size."""
+"""Ranking metrics, file formats, and re-ranking at a small scale."""
 
 import json
 import re
@@ -41,7 +41,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", ".", *WORDS]
 
 
 @pytest.mark.backend_independent
-def test_scores_equal_those_of_scikit_learn():
+def test_ranking_scores_match_scikit_learn():
     from sklearn.metrics import average_precision_score, ndcg_score
 
     random = np.random.default_rng(0)
@@ -61,8 +61,8 @@ def test_scores_equal_those_of_scikit_learn():
 
 
 @pytest.mark.backend_independent
-def test_all_judged_queries_count_as_trec_eval_counts_them():
-    """The numbers are those of `trec_eval -c` (pytrec-eval-terrier 0.5.11, its C code)."""
+def test_ranking_scores_match_trec_eval():
+    """`trec_eval -c` gives the same numbers (the C code in pytrec-eval-terrier 0.5.11)."""
     qrels = {"1": {"a": 1, "b": 1}, "2": {"a": 0}, "3": {"c": 1}, "4": {}}
     run = {"1": ["x", "a"], "2": ["a"], "4": ["a"]}
     result = ranking_scores(run, qrels)
@@ -75,8 +75,8 @@ def test_all_judged_queries_count_as_trec_eval_counts_them():
 
 
 @pytest.mark.backend_independent
-def test_rankings_come_back_from_files(tmp_path):
-    # To a float32, d2 and d10 are equal, and so are all three to six decimals.
+def test_run_and_qrels_round_trip(tmp_path):
+    # In float32, the scores of d2 and d10 are equal. To six decimals, all scores are.
     first = rank_documents([("d10", 3e-7), ("é", 1e-7), ("d2", 3.00000001e-7), ("z", 1e-7)])
     write_run(tmp_path / "a.run", {"1": first, "2": [("d3", -1.0)]})
     assert (tmp_path / "a.run").read_text().splitlines() == [
@@ -93,7 +93,7 @@ def test_rankings_come_back_from_files(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_a_copy_of_a_relevant_document_is_no_negative():
+def test_copies_of_relevant_documents_are_not_negatives():
     words = [f"text {number}" for number in range(6)]
     documents = {f"d{number}": words[number % 6] for number in range(12)}
     queries = {"q1": "a query", "q2": "a query", "q3": "another"}
@@ -101,7 +101,7 @@ def test_a_copy_of_a_relevant_document_is_no_negative():
     rankings = {query: [(document, 1.0) for document in documents] for query in queries}
     collection = Collection(documents, queries, qrels)
     triples = training_triples(RerankConfig(negatives=9), collection, rankings, list(queries))
-    # Both queries have one text: what is relevant to one is no negative of the other.
+    # q1 and q2 have the same text, so a document relevant to q1 is not a negative for q2.
     expected = {
         ("a query", words[relevant], words[other]) for relevant in (0, 2) for other in (1, 3, 4, 5)
     }
@@ -110,29 +110,33 @@ def test_a_copy_of_a_relevant_document_is_no_negative():
 
 
 @pytest.mark.backend_independent
-def test_two_rankings_are_combined_on_one_scale():
+def test_combine_rankings_standardizes_scores():
     first = {"1": [("a", 30.0), ("b", 20.0), ("c", 10.0)]}
     second = {"1": [("c", 3.0), ("b", 2.0), ("a", 1.0)]}
     orders = {
-        share: "".join(document for document, _ in combine_rankings(first, second, share)["1"])
-        for share in (0.0, 0.4, 0.6, 1.0)
+        weight: "".join(document for document, _ in combine_rankings(first, second, weight)["1"])
+        for weight in (0.0, 0.4, 0.6, 1.0)
     }
     assert orders == {0.0: "cba", 0.4: "cba", 0.6: "abc", 1.0: "abc"}
-    alike = {"1": [("a", 2.0), ("b", 2.0), ("c", 2.0)]}
-    assert dict(combine_rankings(alike, second, 0.5)["1"])["b"] == 0
-    spread = 10 * np.sqrt(2 / 3)
-    assert dict(combine_rankings(first, alike, 1.0)["1"])["a"] == pytest.approx(10 / spread)
+    constant = {"1": [("a", 2.0), ("b", 2.0), ("c", 2.0)]}
+    assert dict(combine_rankings(constant, second, 0.5)["1"])["b"] == 0
+    standard_deviation = 10 * np.sqrt(2 / 3)
+    assert dict(combine_rankings(first, constant, 1.0)["1"])["a"] == pytest.approx(
+        10 / standard_deviation
+    )
 
 
 @pytest.mark.backend_independent
-def test_an_error_names_file_and_line(tmp_path):
+def test_invalid_grade_error_has_the_line(tmp_path):
     (tmp_path / "file").write_text("1 0 d good\n")
-    with pytest.raises(ValueError, match=r"line 1: the grade must .*'good'"):
+    with pytest.raises(
+        ValueError, match=r"line 1: the grade must be an integer\. Received: 'good'"
+    ):
         read_qrels(tmp_path / "file")
 
 
 def documents_by_query(run):
-    """The documents of each query in a TREC run, in the order of its lines."""
+    """The documents of each query in a TREC run file, in the order of the lines."""
     documents = {}
     for line in run.read_text().splitlines():
         query, _, document, *_ = line.split()
@@ -158,7 +162,7 @@ def cranfield(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_cranfield_is_read(cranfield):
+def test_read_cranfield(cranfield):
     collection = read_cranfield(cranfield)
     assert collection.documents["2"] == "a flow . flow"
     assert collection.queries["3"] == "a heat ."
@@ -186,8 +190,8 @@ def write_ms_marco(folder):
     (folder / "qrels.tsv").write_text("q1\t0\td1\t2\nq1\t0\td2\t0\n")
 
 
-def write_others(folder):
-    """Tables with a header, and qrels in JSON Lines."""
+def write_tables(folder):
+    """Writes tables with a header, and qrels as JSON Lines."""
     rows = [
         f"{id}\tx\t{' '.join(text.split())}\t{title}\n" for id, (title, text) in DOCUMENTS.items()
     ]
@@ -199,8 +203,8 @@ def write_others(folder):
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize("write", [write_beir, write_ms_marco, write_others])
-def test_collections_of_other_forms_are_read(write, tmp_path):
+@pytest.mark.parametrize("write", [write_beir, write_ms_marco, write_tables])
+def test_read_collection_formats(write, tmp_path):
     collection = read_collection(tmp_path, **(write(tmp_path) or {}))
     assert collection.documents == {"d1": "A wing flow here", "d2": "heat", "d3": "Jet"}
     assert collection.queries == {"q1": "a"}
@@ -216,23 +220,23 @@ def test_collections_of_other_forms_are_read(write, tmp_path):
         (["qrels/test.tsv"], {"train": "", "test": "a"}),
     ],
 )
-def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
+def test_splits_are_inferred_from_file_names(names, parts, tmp_path, caplog):
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "wing"}\n')
     for name, query in zip(names, "abc", strict=False):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        # A query of both splits is scored.
-        also = f"{parts.get('test', parts.get('dev'))} 0 d1 0\n" if query == "a" else ""
-        (tmp_path / name).write_text(f"{also}{query} 0 d1 1\n")
+        # A query in both splits is used for scoring only.
+        shared_line = f"{parts.get('test', parts.get('dev'))} 0 d1 0\n" if query == "a" else ""
+        (tmp_path / name).write_text(f"{shared_line}{query} 0 d1 1\n")
     rows = [{"_id": query, "text": query} for query in "abc"]
     (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with caplog.at_level("WARNING", logger="absl"):
-        queries_of_parts = read_collection(tmp_path).parts(holdout_every=1)
-    assert {name: "".join(queries) for name, queries in queries_of_parts.items()} == parts
+        queries_by_split = read_collection(tmp_path).parts(holdout_every=1)
+    assert {name: "".join(queries) for name, queries in queries_by_split.items()} == parts
     assert ("is the only file of qrels" in caplog.text) == (len(names) == 1)
 
 
 @pytest.mark.backend_independent
-def test_malformed_collections_are_refused(tmp_path, caplog):
+def test_invalid_collections_raise(tmp_path, caplog):
     with pytest.raises(FileNotFoundError, match=r"must have the documents in .* Pass --documents"):
         read_collection(tmp_path)
     write_ms_marco(tmp_path)
@@ -251,7 +255,7 @@ def test_malformed_collections_are_refused(tmp_path, caplog):
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
-def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
+def test_ranking_recipe_runs(loss, cranfield, tmp_path, capsys):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = MultipleChoicePreprocessor(make_tokenizer(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
@@ -278,20 +282,20 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     assert all(is_own(path.name, "finetune") for path in folder.iterdir())
     assert reads_pairs([folder / "model.keras"]) == (loss == "pointwise")
     results = json.loads((folder / "scores.json").read_text())
-    printed = capsys.readouterr().out
-    assert printed.count("\nmodel     ") == 2
-    assert re.search(r"^bm25 +100.00 +100.00 +100.00$", printed, re.M)
-    assert f"model     {folder / 'model.keras'}\n" in printed
+    output = capsys.readouterr().out
+    assert output.count("\nmodel     ") == 2
+    assert re.search(r"^bm25 +100.00 +100.00 +100.00$", output, re.M)
+    assert f"model     {folder / 'model.keras'}\n" in output
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
     runs = [documents_by_query(folder / f"{name}.run") for name in ("bm25", "reranked", "combined")]
-    # What is printed is what the files give to who reads them.
+    # The printed scores match the scores of the files.
     held_out = read_qrels(folder / "held_out.qrels")
     assert [ranking_scores(run, held_out) for run in runs] == list(results.values())
     assert [list(run) for run in runs] == [["3", "6"]] * 3
-    documents = [{query: sorted(own) for query, own in run.items()} for run in runs]
+    documents = [{query: sorted(ranked) for query, ranked in run.items()} for run in runs]
     assert documents[1] == documents[2] == documents[0]
     model = keras.saving.load_model(folder / "model.keras")
     assert model.config.vocabulary_size == len(TOKENS)
     initial = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
-    # Random weights are farther from the preset's than training gets in a few steps
+    # A few steps change the preset's weights only a little. Random weights differ more.
     assert np.allclose(model.backbone.get_weights()[0], initial, atol=2e-3) == config.pretrained

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each flag is read by a small run of its command, or is rejected there.
+"""Checks that a small run of a command reads each flag or rejects it.
 
-A run of a command with its defaults records which fields of the config are read. A flag that is not
-must be rejected with any other value. So one run tests all flags of a task or a mode.
+A run with default flags records which fields of the config it reads. A flag that it does not read
+must be rejected if it has a different value. One run therefore tests all flags of a task or mode.
 """
 
 import contextlib
@@ -13,7 +13,9 @@ import sys
 import keras
 import pytest
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="traces nothing")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="fastest, because it traces no graphs"
+)
 
 from keras_bert import Backbone, MaskedLM, TextClassifier, TokenClassifier  # noqa: E402
 from keras_bert import data as packing  # noqa: E402
@@ -34,7 +36,7 @@ from training.paper import feature_tagging  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film"]
 ROWS = [("a good film", 1), ("a bad film", 0)] * 12
-# Another valid value of the flags that have choices
+# A different valid value for each flag with choices
 VALUES = {
     "format": "jsonl",
     "header": "yes",
@@ -46,15 +48,15 @@ VALUES = {
     "masking_unit": "word",
     "label_map": ("1:x",),
 }
-# Paths and addresses that make a run fail before it reads them
-PLACES = {"coordinator"}
+# Flags that make a run fail before it reads them
+FAILING_FLAGS = {"coordinator"}
 
 
-def lines(rows):
+def json_lines(rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def squad():
+def squad_articles():
     answers = [{"text": "good", "answer_start": 2}]
     return [
         {
@@ -72,24 +74,24 @@ def squad():
 
 FILES = {
     "rows.csv": "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS),
-    "rows.jsonl": lines({"text": text, "label": label} for text, label in ROWS),
+    "rows.jsonl": json_lines({"text": text, "label": label} for text, label in ROWS),
     "pairs.csv": "text,text_pair,label\n" + "".join(f"{t},film,{label}\n" for t, label in ROWS),
     "scores.csv": "text,label\n" + "".join(f"{text},{label}.5\n" for text, label in ROWS),
     "labels.csv": "text,label\n" + "".join(f"{text},x{';y' * label}\n" for text, label in ROWS),
     "tags.conll": "a O\ngood B-X\nfilm I-X\n\n" * 12 + "a O\nbad B-Y\n\n" * 12,
-    "tags.jsonl": lines([{"words": ["a", "film"], "labels": ["O", "B-X"]}] * 24),
-    "questions.json": json.dumps({"version": "v2.0", "data": squad()}),
+    "tags.jsonl": json_lines([{"words": ["a", "film"], "labels": ["O", "B-X"]}] * 24),
+    "questions.json": json.dumps({"version": "v2.0", "data": squad_articles()}),
     "answers.json": json.dumps(dict.fromkeys("abcdefgh", "good")),
-    "choices.jsonl": lines(
+    "choices.jsonl": json_lines(
         {"text": "a film", "choices": ["good", "bad"], "label": label} for _, label in ROWS
     ),
     "corpus.txt": "a good film\na bad film\na film\n\n" * 12,
-    "corpus.jsonl": lines([{"text": "a good film\na bad film"}] * 12),
-    "beir/corpus.jsonl": lines(
+    "corpus.jsonl": json_lines([{"text": "a good film\na bad film"}] * 12),
+    "beir/corpus.jsonl": json_lines(
         {"_id": f"d{index}", "title": "", "text": f"{text} film"}
         for index, text in enumerate(["good", "bad", "a good", "a bad", "good bad"])
     ),
-    "beir/queries.jsonl": lines(
+    "beir/queries.jsonl": json_lines(
         {"_id": f"q{index}", "text": text} for index, text in enumerate(["good", "bad", "a good"])
     ),
     "beir/qrels/train.tsv": "query-id\tcorpus-id\tscore\nq0\td0\t1\nq1\td1\t1\n",
@@ -106,11 +108,11 @@ def folder(tmp_path_factory):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
     (path / "model.json").write_text(json.dumps(config.to_dict()))
     backbone = Backbone(config)
-    words = make_tokenizer(*TOKENS)
-    preprocessor = packing.TextClassifierPreprocessor(words, sequence_length=16)
+    tokenizer_of_words = make_tokenizer(*TOKENS)
+    preprocessor = packing.TextClassifierPreprocessor(tokenizer_of_words, sequence_length=16)
     MaskedLM(backbone, preprocessor).save_to_preset(path / "preset")
     TextClassifier(backbone, 2, preprocessor, class_names=("0", "1")).save(path / "rows.keras")
-    tags = packing.TokenClassifierPreprocessor(words, sequence_length=16)
+    tags = packing.TokenClassifierPreprocessor(tokenizer_of_words, sequence_length=16)
     TokenClassifier(backbone, 3, tags, class_names=("O", "B-X", "I-X")).save(path / "tags.keras")
     records = create_pretraining_data.CreatePretrainingDataConfig.from_flags(
         input_files=(str(path / "corpus.txt"),),
@@ -127,11 +129,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def read_flags(monkeypatch, folder):
-    """The names of the flags that were read, other than to check or to write them."""
+    """The names of the flags that a run has read, other than to validate or write them."""
     monkeypatch.chdir(folder)
     names = set()
 
-    def read(config, name):
+    def record_and_get(config, name):
         value = object.__getattribute__(config, name)
         if name in type(config).__dataclass_fields__ and not isinstance(value, CommandConfig):
             frame = sys._getframe(1)
@@ -143,11 +145,11 @@ def read_flags(monkeypatch, folder):
                 names.add(name)
         return value
 
-    monkeypatch.setattr(CommandConfig, "__getattribute__", read, raising=False)
+    monkeypatch.setattr(CommandConfig, "__getattribute__", record_and_get, raising=False)
     return names
 
 
-def other(name, value):
+def different_value(name, value):
     if name in VALUES:
         return VALUES[name]
     if isinstance(value, bool):
@@ -155,7 +157,7 @@ def other(name, value):
     return {str: "this", tuple: ("this",), float: 0.3}.get(type(value), 7)
 
 
-TUNING = {
+FINETUNING = {
     "preset": "preset",
     "epochs": 1,
     "batch_size": 8,
@@ -181,60 +183,62 @@ PRETRAINING = {
 CORPUS = {"input_files": ("corpus.txt",), "dev_files": ("corpus.txt",)}
 
 
-def tune(task, **options):
-    own = {**TUNING, **tasks.TASKS[task].settings, **options}
+def finetuning_mode(task, **options):
+    flags = {**FINETUNING, **tasks.TASKS[task].settings, **options}
     if "export" in tasks.TASKS[task].options:
-        own["export"] = False
+        flags["export"] = False
     if task == "ranking":
-        del own["measure_energy"]
-    return tasks.TASKS[task].config_class, own, tasks.TASKS[task].run
+        del flags["measure_energy"]
+    return tasks.TASKS[task].config_class, flags, tasks.TASKS[task].run
 
 
-def pretraining(**options):
-    own = {**PRETRAINING, **CORPUS, **options}
-    own = {name: value for name, value in own.items() if value is not None}
-    return pretrain.PretrainConfig, own, pretrain.main
+def pretraining_mode(**options):
+    flags = {**PRETRAINING, **CORPUS, **options}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    return pretrain.PretrainConfig, flags, pretrain.main
 
 
-def serving(config):
+def load_server(config):
     with serve.listening(config.host, config.port):
         serve.load(config).close()
 
 
 QUESTIONS = {"train_file": "questions.json", "dev_file": "questions.json"}
 MODES = {
-    "classification": lambda: tune("classification", train_file="rows.csv"),
-    "classification of JSON Lines": lambda: tune("classification", train_file="rows.jsonl"),
-    "pairs": lambda: tune("pairs", train_file="pairs.csv"),
-    "regression": lambda: tune("regression", train_file="scores.csv"),
-    "multi_label": lambda: tune("multi_label", train_file="labels.csv"),
-    "few_shot": lambda: tune("few_shot", train_file="rows.csv", max_pairs=20),
-    "tagging": lambda: tune("tagging", train_file="tags.conll"),
-    "tagging of JSON Lines": lambda: tune("tagging", train_file="tags.jsonl"),
-    "question_answering": lambda: tune(
+    "classification": lambda: finetuning_mode("classification", train_file="rows.csv"),
+    "classification of JSON Lines": lambda: finetuning_mode(
+        "classification", train_file="rows.jsonl"
+    ),
+    "pairs": lambda: finetuning_mode("pairs", train_file="pairs.csv"),
+    "regression": lambda: finetuning_mode("regression", train_file="scores.csv"),
+    "multi_label": lambda: finetuning_mode("multi_label", train_file="labels.csv"),
+    "few_shot": lambda: finetuning_mode("few_shot", train_file="rows.csv", max_pairs=20),
+    "tagging": lambda: finetuning_mode("tagging", train_file="tags.conll"),
+    "tagging of JSON Lines": lambda: finetuning_mode("tagging", train_file="tags.jsonl"),
+    "question_answering": lambda: finetuning_mode(
         "question_answering", **QUESTIONS, max_query_length=4, doc_stride=4
     ),
-    "multiple_choice": lambda: tune("multiple_choice", train_file="choices.jsonl"),
-    "ranking": lambda: tune("ranking", data_dir="beir"),
+    "multiple_choice": lambda: finetuning_mode("multiple_choice", train_file="choices.jsonl"),
+    "ranking": lambda: finetuning_mode("ranking", data_dir="beir"),
     "feature-tagging": lambda: (
         feature_tagging.FeatureTaggingConfig,
-        {**TUNING, "train_file": "tags.conll", "lstm_units": 4},
+        {**FINETUNING, "train_file": "tags.conll", "lstm_units": 4},
         feature_tagging.main,
     ),
-    "masked_lm": lambda: pretraining(),
-    "masked_lm of JSON Lines": lambda: pretraining(
+    "masked_lm": lambda: pretraining_mode(),
+    "masked_lm of JSON Lines": lambda: pretraining_mode(
         input_files=("corpus.jsonl",), dev_files=("corpus.jsonl",)
     ),
-    "records": lambda: pretraining(
+    "records": lambda: pretraining_mode(
         records="records", dev_records="records", input_files=(), dev_files=(), num_workers=0
     ),
-    "static masks": lambda: pretraining(static_masks=True, dev_files=()),
-    "causal": lambda: pretraining(causal=True, dev_files=()),
-    "replaced_token": lambda: pretraining(objective="replaced_token", dev_files=()),
-    "distillation": lambda: pretraining(
+    "static masks": lambda: pretraining_mode(static_masks=True, dev_files=()),
+    "causal": lambda: pretraining_mode(causal=True, dev_files=()),
+    "replaced_token": lambda: pretraining_mode(objective="replaced_token", dev_files=()),
+    "distillation": lambda: pretraining_mode(
         objective="distillation", teacher="preset", vocabulary=None, dev_files=()
     ),
-    "init_preset": lambda: pretraining(
+    "init_preset": lambda: pretraining_mode(
         init_preset="preset",
         dev_files=(),
         **dict.fromkeys(("vocabulary", "model", "num_layers", "hidden_dim", "num_heads")),
@@ -253,12 +257,12 @@ MODES = {
         for kind, size in (("wordpiece", 40), ("byte_pair", 300), ("sentence_piece", 25))
     },
     **{
-        f"evaluate, {file}": lambda file=file, own=own: (
+        f"evaluate, {file}": lambda file=file, flags=flags: (
             evaluate.EvaluateConfig,
-            {"data_file": file, **own},
+            {"data_file": file, **flags},
             evaluate.evaluate,
         )
-        for file, own in {
+        for file, flags in {
             "rows.csv": {"model": "rows.keras"},
             "tags.conll": {"model": "tags.keras"},
             "questions.json": {"predictions": "answers.json"},
@@ -284,17 +288,17 @@ MODES = {
         )
         for file in ("rows.csv", "rows.jsonl", "tags.conll", "choices.jsonl", "questions.json")
     },
-    # The key is read when requests are served: see serving/protocols_test.py.
+    # The server reads the key only for requests. serving/protocols_test.py covers that.
     "serve": lambda: (
         serve.ServeConfig,
         {"model": "rows.keras", "port": 0, "api_key": "key"},
-        serving,
+        load_server,
     ),
 }
 
 
-# Flags that are passed on by value, so that reading them shows no effect
-IDLE = {
+# Flags whose values are always passed on, so that reading them does not show an effect
+IGNORED_READS = {
     "classification of JSON Lines": {"header", "quoting"},
     "tagging of JSON Lines": {"word_column", "label_column", "separator", "comments"},
     "question_answering": {"max_document_words"},
@@ -317,20 +321,22 @@ IDLE = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.filterwarnings("ignore")
 def test_flags_are_read(mode, read_flags, tmp_path):
-    config_class, own, run = MODES[mode]()
-    place = "report_dir" if config_class is insight.InsightConfig else "output_dir"
+    config_class, flags, run = MODES[mode]()
+    output_flag = "report_dir" if config_class is insight.InsightConfig else "output_dir"
     names = config_class().to_dict()
-    if place in names:
-        own[place] = str(tmp_path / "out")
-    config = config_class.from_flags(**own)
+    if output_flag in names:
+        flags[output_flag] = str(tmp_path / "out")
+    config = config_class.from_flags(**flags)
     with contextlib.redirect_stdout(io.StringIO()):
         run(config)
-    unread = names.keys() - read_flags - own.keys() - PLACES | IDLE.get(mode, set())
-    silent = []
+    unread = names.keys() - read_flags - flags.keys() - FAILING_FLAGS | IGNORED_READS.get(
+        mode, set()
+    )
+    unrejected = []
     for name in sorted(unread):
-        options = {**own, name: other(name, config.to_dict()[name])}
-        if place in names:
-            options[place] = str(tmp_path / name)
+        options = {**flags, name: different_value(name, config.to_dict()[name])}
+        if output_flag in names:
+            options[output_flag] = str(tmp_path / name)
         message = ""
         try:
             with contextlib.redirect_stdout(io.StringIO()):
@@ -338,5 +344,5 @@ def test_flags_are_read(mode, read_flags, tmp_path):
         except ValueError as error:
             message = str(error)
         if f"--{name}" not in message or "must be one of" in message:
-            silent.append((name, message))
-    assert silent == []
+            unrejected.append((name, message))
+    assert unrejected == []

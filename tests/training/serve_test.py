@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server in a process of its own: what it answers, refuses and survives."""
+"""Starts a server process, and checks its responses, errors and shutdown."""
 
 import concurrent.futures
 import contextlib
@@ -43,8 +43,8 @@ def classifier():
 
 
 @contextlib.contextmanager
-def serving(model, *flags):
-    """Starts a server; yields the process, what it printed, and its port."""
+def start_server(model, *flags):
+    """Starts a server, and yields the process, its first output lines and its port."""
     command = [sys.executable, "-m", "training.serve", f"--model={model}", "--port=0", *flags]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -59,18 +59,20 @@ def serving(model, *flags):
 
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
-    """A server of an export, or where there may be no TensorFlow of a `.keras` file."""
+    """A server of an export on TensorFlow, and of a `.keras` file on other backends."""
     folder = tmp_path_factory.mktemp("models")
     if IS_TENSORFLOW:
         classifier.export(folder / "7", warm_up=False)
     else:
         classifier.save(folder / "model.keras")
-    with serving(folder / ("7" if IS_TENSORFLOW else "model.keras"), "--max_rows=100") as started:
-        yield started
+    with start_server(
+        folder / ("7" if IS_TENSORFLOW else "model.keras"), "--max_rows=100"
+    ) as running_server:
+        yield running_server
 
 
-def ask(port, path, body=None, headers=()):
-    """Returns the status and the content of an answer."""
+def send_request(port, path, body=None, headers=()):
+    """Returns the status and content of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET" if body is None else "POST", path, body, dict(headers))
@@ -80,11 +82,11 @@ def ask(port, path, body=None, headers=()):
 
 def predict(port, request, path="/v1/models/model:predict", **options):
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
-    status, content = ask(port, path, body, **options)
+    status, content = send_request(port, path, body, **options)
     return status, json.loads(content)
 
 
-def approximately(answers):
+def approximate_predictions(answers):
     return [
         {
             "label": answer["label"],
@@ -96,37 +98,39 @@ def approximately(answers):
 
 
 @pytest.mark.on_each_backend
-def test_served_answers_match_task(server, classifier):
+def test_served_predictions_match_the_task(server, classifier):
     _, lines, port = server
     assert lines[0].endswith("; ready, press Ctrl-C to stop\n")
-    expected = approximately(classifier.serving_answers([{"text": text} for text in TEXTS]))
+    expected = approximate_predictions(
+        classifier.serving_answers([{"text": text} for text in TEXTS])
+    )
     assert predict(port, {"instances": TEXTS}) == (200, {"predictions": expected})
     assert predict(port, {"instances": [{"text": text} for text in TEXTS]})[1] == {
         "predictions": expected
     }
     _, columns = predict(port, {"inputs": TEXTS, "signature_name": "serving_default"})
     assert columns["outputs"]["label"] == [answer["label"] for answer in expected]
-    # The printed command asks for a prediction, too.
-    address, body = re.fullmatch(r"curl http://\S+?(/\S+) -d '(.*)'\n", lines[-1]).groups()
-    assert predict(port, body.encode(), address)[0] == 200
+    # The printed curl command also returns a prediction.
+    path, body = re.fullmatch(r"curl http://\S+?(/\S+) -d '(.*)'\n", lines[-1]).groups()
+    assert predict(port, body.encode(), path)[0] == 200
 
 
-def test_clients_in_threads_get_their_own_answers(server, classifier):
+def test_concurrent_clients_get_their_own_predictions(server, classifier):
     *_, port = server
     requests = [TEXTS[:size] for size in range(1, 6)] * 8
     rows = [{"text": text} for text in TEXTS]
-    expected = approximately(classifier.serving_answers(rows))
+    expected = approximate_predictions(classifier.serving_answers(rows))
     with concurrent.futures.ThreadPoolExecutor(8) as clients:
         answers = clients.map(lambda texts: predict(port, {"instances": texts}), requests)
         for texts, answer in zip(requests, answers, strict=True):
             assert answer == (200, {"predictions": expected[: len(texts)]})
 
 
-def test_invalid_request_spares_neighbors(server):
+def test_invalid_request_does_not_affect_others(server):
     *_, port = server
     stop = threading.Event()
 
-    def neighbor():
+    def send_valid_requests():
         statuses = set()
         while not stop.is_set():
             statuses.add(predict(port, {"instances": ["a film"]})[0])
@@ -144,7 +148,7 @@ def test_invalid_request_spares_neighbors(server):
         (b'{"instances": ["' + b"a" * 5_000_000 + b'"]}', 413, "at most 4000000 bytes"),
     ]
     with concurrent.futures.ThreadPoolExecutor(1) as clients:
-        statuses = clients.submit(neighbor)
+        statuses = clients.submit(send_valid_requests)
         try:
             for request, expected, message in cases:
                 status, answer = predict(port, request)
@@ -153,7 +157,7 @@ def test_invalid_request_spares_neighbors(server):
         finally:
             stop.set()
         assert statuses.result() == {200}
-    # With `error` and no answer for what is wrong with a single row
+    # An invalid row has an error instead of a prediction. The other rows have predictions.
     request = {"signature_name": "serve_ids", "instances": [[2, 5, 3], [2, -5, 3]]}
     _, answer = predict(port, request)
     assert [bool(row["error"]) for row in answer["predictions"]] == [False, True]
@@ -163,7 +167,7 @@ def test_invalid_request_spares_neighbors(server):
     assert (status, answer["error"]) == (415, "the body must not be compressed. Received: gzip")
 
 
-def test_a_client_that_disconnects_leaves_the_server(server):
+def test_server_survives_disconnected_clients(server):
     *_, port = server
     body = json.dumps({"instances": ["plot " * 200] * 100}).encode()
     header = b"POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
@@ -173,28 +177,28 @@ def test_a_client_that_disconnects_leaves_the_server(server):
     assert predict(port, {"instances": ["a film"]})[0] == 200
 
 
-def test_addresses(server):
+def test_model_endpoints_health_and_metrics(server):
     *_, port = server
-    status, content = ask(port, "/v1/models/model")
+    status, content = send_request(port, "/v1/models/model")
     available = {"error_code": "OK", "error_message": ""}
     version = {"version": "7", "state": "AVAILABLE", "status": available}
     assert (status, json.loads(content)["model_version_status"]) == (200, [version])
-    assert ask(port, "/v1/models/model/versions/7")[0] == 200
+    assert send_request(port, "/v1/models/model/versions/7")[0] == 200
     assert predict(port, {"instances": ["a"]}, "/v1/models/model/versions/7:predict")[0] == 200
-    metadata = json.loads(ask(port, "/v1/models/model/metadata")[1])["metadata"]
+    metadata = json.loads(send_request(port, "/v1/models/model/metadata")[1])["metadata"]
     signature = metadata["signature_def"]["signature_def"]["serving_default"]
     assert signature["inputs"]["text"]["dtype"] == "DT_STRING"
     assert set(signature["outputs"]) == {"label", "score", "probabilities"}
-    assert [ask(port, f"/v2/health/{name}")[0] for name in ("live", "ready")] == [200, 200]
+    assert [send_request(port, f"/v2/health/{name}")[0] for name in ("live", "ready")] == [200, 200]
     for path, expected in {
         "/v1/models/other/metadata": "model must be one of model. Received: 'other'",
         "/v1/models/model/versions/8": "must be for version 7 of model",
         "/nothing": "the path must be one of POST /v1/models/NAME:predict",
     }.items():
-        status, content = ask(port, path)
+        status, content = send_request(port, path)
         assert status == 404
         assert expected in json.loads(content)["error"]
-    status, content = ask(port, "/v1/models/model:predict")
+    status, content = send_request(port, "/v1/models/model:predict")
     assert (status, json.loads(content)["error"]) == (
         405,
         "the method must be POST. Received: GET /v1/models/model:predict",
@@ -203,7 +207,7 @@ def test_addresses(server):
     with contextlib.closing(connection):
         connection.request("DELETE", "/v1/models/model/versions/7:predict")
         assert connection.getresponse().headers["Allow"] == "POST"
-    metrics = ask(port, "/metrics")[1].decode()
+    metrics = send_request(port, "/metrics")[1].decode()
     assert re.search(
         r'^keras_bert_requests_total\{model="model",status="200"\} [1-9]', metrics, re.M
     )
@@ -211,15 +215,15 @@ def test_addresses(server):
     assert re.search(r'^keras_bert_waiting_rows\{model="model"\} 0', metrics, re.M)
 
 
-def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
+def test_sigterm_finishes_requests_in_flight(classifier, tmp_path):
     classifier.save(tmp_path / "model.keras")
-    with serving(tmp_path / "model.keras", "--batch_size=1") as (process, _, port):
+    with start_server(tmp_path / "model.keras", "--batch_size=1") as (process, _, port):
         with concurrent.futures.ThreadPoolExecutor(1) as clients:
             texts = ["plot " * 20] * 100
             answer = clients.submit(predict, port, {"instances": texts})
-            while b'keras_bert_rows_total{model="model"} 0.0' in ask(port, "/metrics")[1]:
+            while b'keras_bert_rows_total{model="model"} 0.0' in send_request(port, "/metrics")[1]:
                 time.sleep(0.01)
-            metrics = ask(port, "/metrics")[1].decode()
+            metrics = send_request(port, "/metrics")[1].decode()
             assert re.search(
                 r'^keras_bert_truncated_rows_total\{model="model"\} [1-9]', metrics, re.M
             )
@@ -229,13 +233,13 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
         assert (status, len(answers["predictions"])) == (200, 100)
         assert process.wait(60) == 0
         assert process.stdout.read() == "stopped\n"
-        # Told once, of the first row
+        # The warning is logged only once, for the first row.
         assert re.fullmatch("warning: 1 of 1 rows is truncated: .*\n", process.stderr.read())
 
 
 @pytest.mark.on_each_backend
-def test_a_masked_lm_is_warmed_up_with_a_mask():
-    """On JAX, three rows are filled up to four."""
+def test_masked_lm_warm_up():
+    """The warm-up text contains a mask token. On JAX, three rows are padded to four."""
     masked_lm = make_text_task("MaskedLM")
     (signature,) = task_signatures(masked_lm, masked_lm.fields).values()
     warm_up(signature, [1], longest=50, compiles=False)
@@ -243,7 +247,7 @@ def test_a_masked_lm_is_warmed_up_with_a_mask():
     assert [len(answer["answers"]) for answer in answers] == [5, 5, 5]
 
 
-def test_names_may_have_slashes_and_paths_equals_signs(tmp_path, monkeypatch):
+def test_named_models_allows_slashes_and_equals_signs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for rate in ("1", "2"):
         Path(f"runs/lr={rate}").mkdir(parents=True)
@@ -255,7 +259,7 @@ def test_names_may_have_slashes_and_paths_equals_signs(tmp_path, monkeypatch):
         f"org/a={wildcards},b={files}": {"org/a": wildcards, "b": files},
         "/missing/lr=1/a.keras": {"model": "/missing/lr=1/a.keras"},
         "감성/1=../a=b.keras": {"감성/1": "../a=b.keras"},
-        # A folder may have the first name, of a mistyped path or not.
+        # The text before "=" may be an existing directory, or belong to a mistyped path.
         "runs/lr=0.1/seed_1/model.keras": {"model": "runs/lr=0.1/seed_1/model.keras"},
         "runs/a=runs/lr=1/model.keras": {"runs/a": "runs/lr=1/model.keras"},
         "C:/m=1/x.keras": {"model": "C:/m=1/x.keras"},
@@ -263,11 +267,11 @@ def test_names_may_have_slashes_and_paths_equals_signs(tmp_path, monkeypatch):
         assert named_models(model) == expected
 
 
-def test_listening_nodelay_and_port_in_use():
-    with listening("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
-        # Else asyncio does not set TCP_NODELAY, and each answer takes 40 ms longer
-        assert taken.proto == socket.IPPROTO_TCP
+def test_listening_sets_protocol_and_rejects_used_port():
+    with listening("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        # Otherwise asyncio does not set TCP_NODELAY, and each response takes 40 ms longer.
+        assert listener.proto == socket.IPPROTO_TCP
         with pytest.raises(OSError, match=f"--port={port}: Address already in use. Pass --port=0"):
             listening("127.0.0.1", port)
 
@@ -281,6 +285,6 @@ def test_listening_nodelay_and_port_in_use():
         ({"max_waiting_rows": 10}, "--max_waiting_rows must be at least --max_rows, 2048"),
     ],
 )
-def test_flags(options, message):
+def test_invalid_flags_raise(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         ServeConfig(**options)

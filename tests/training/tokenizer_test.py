@@ -32,7 +32,7 @@ def corpus(tmp_path_factory):
         ("sentence_piece", ["spiece.model", "tokenizer.json"]),
     ],
 )
-def test_a_trained_tokenizer_is_read_as_that_of_a_checkpoint(kind, files, corpus, tmp_path):
+def test_trained_tokenizer_is_read_from_files(kind, files, corpus, tmp_path):
     config = TokenizerConfig((str(corpus),), str(tmp_path / "made"), kind, 400, lowercase=False)
     paths = train_tokenizer(config)
     assert sorted(path.name for path in paths) == sorted([*files, "tokenizer_config.json"])
@@ -59,12 +59,12 @@ def test_model_flag_sets_special_tokens(corpus, tmp_path):
     tokens = [tokenizer.id_to_token(index) for index in row]
     assert (tokens[0], tokens[-1], tokens.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
     assert tokenizer("cafe\u0301") == tokenizer("caf\xe9")
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
-    assert theirs("the", "cafe\u0301")["input_ids"] == row
-    assert theirs.mask_token == "[MASK]"
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
+    assert reference("the", "cafe\u0301")["input_ids"] == row
+    assert reference.mask_token == "[MASK]"
 
 
-def test_a_tokenizer_for_eurobert_splits_as_the_released_one(corpus, tmp_path):
+def test_eurobert_tokenizer_splits_numbers_and_punctuation(corpus, tmp_path):
     (tmp_path / "numbers.txt").write_text(
         "in 12345678 or 12345678, x(years)\n" * 99, encoding="utf-8"
     )
@@ -74,43 +74,43 @@ def test_a_tokenizer_for_eurobert_splits_as_the_released_one(corpus, tmp_path):
     )
     train_tokenizer(config)
     tokenizer = tokenizer_from_config(read_tokenizer(tmp_path / "made"))
-    pad, end, begin, mask = tokenizer.vocabulary[:4]
-    assert (pad, begin, end) == ("<|pad|>", "<|begin_of_text|>", "<|end_of_text|>")
-    # A punctuation mark begins the word after it, and numbers have at most three digits.
+    pad, end, start, mask = tokenizer.vocabulary[:4]
+    assert (pad, start, end) == ("<|pad|>", "<|begin_of_text|>", "<|end_of_text|>")
+    # Punctuation belongs to the word after it, and numbers have at most three digits.
     for token in ("(years", "123", "456"):
         assert token in tokenizer.vocabulary
     assert not any("1234" in token for token in tokenizer.vocabulary)
     row = tokenizer.encode("the (years", "1234")
-    assert tokenizer.id_to_token(row[0]) == begin
+    assert tokenizer.id_to_token(row[0]) == start
     assert row.count(tokenizer.sep_token_id) == 2
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
-    assert theirs("the (years", "1234")["input_ids"] == row
-    assert theirs.mask_token == mask
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
+    assert reference("the (years", "1234")["input_ids"] == row
+    assert reference.mask_token == mask
 
 
 def test_xlm_roberta_special_token_ids(corpus, tmp_path):
     lines = list(families.LANGUAGES.values())
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    made = tmp_path / "made"
+    trained = tmp_path / "made"
     files = (str(tmp_path / "lines.txt"), str(corpus))
-    config = TokenizerConfig(files, str(made), vocabulary_size=700, model="xlm_roberta_base")
+    config = TokenizerConfig(files, str(trained), vocabulary_size=700, model="xlm_roberta_base")
     names = [path.name for path in train_tokenizer(config)]
     assert names == ["sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"]
-    tokenizer = tokenizer_from_config(read_tokenizer(made))
+    tokenizer = tokenizer_from_config(read_tokenizer(trained))
     assert tokenizer.vocabulary_size == 700
     assert tokenizer.vocabulary[:4] == ("<s>", "<pad>", "</s>", "<unk>")
     assert tokenizer.vocabulary[-1] == tokenizer.mask_token == "<mask>"
-    theirs = transformers.AutoTokenizer.from_pretrained(made)
-    assert isinstance(theirs, transformers.XLMRobertaTokenizer)
-    assert theirs.mask_token_id == 699
+    reference = transformers.AutoTokenizer.from_pretrained(trained)
+    assert isinstance(reference, transformers.XLMRobertaTokenizer)
+    assert reference.mask_token_id == 699
     texts = [*lines, " two  spaces", "Café  CAFÉ", ""]
-    assert [tokenizer.encode(text) for text in texts] == theirs(texts)["input_ids"]
-    assert tokenizer.encode(*lines[:2]) == theirs(*lines[:2])["input_ids"]
-    # The SentencePiece model alone is read alike.
-    (made / "tokenizer.json").unlink()
-    assert tokenizer_from_config(read_tokenizer(made))(texts) == tokenizer(texts)
-    alone = transformers.AutoTokenizer.from_pretrained(made)
-    assert alone(texts)["input_ids"] == theirs(texts)["input_ids"]
+    assert [tokenizer.encode(text) for text in texts] == reference(texts)["input_ids"]
+    assert tokenizer.encode(*lines[:2]) == reference(*lines[:2])["input_ids"]
+    # Without tokenizer.json, the SentencePiece model yields the same ids.
+    (trained / "tokenizer.json").unlink()
+    assert tokenizer_from_config(read_tokenizer(trained))(texts) == tokenizer(texts)
+    sentence_piece_reference = transformers.AutoTokenizer.from_pretrained(trained)
+    assert sentence_piece_reference(texts)["input_ids"] == reference(texts)["input_ids"]
 
 
 KOREAN = [
@@ -124,26 +124,26 @@ THAI = ["กรุงเทพมหานครเป็นเมืองห�
 @pytest.mark.parametrize(("kind", "lines"), [("wordpiece", KOREAN), ("sentence_piece", THAI)])
 def test_caseless_text_is_not_lowercased(kind, lines, tmp_path, caplog):
     (tmp_path / "corpus.txt").write_text("\n".join(lines * 30) + "\n", encoding="utf-8")
-    letters = {letter for line in lines for letter in line if letter.isalpha()}
-    made = {}
+    characters = {character for line in lines for character in line if character.isalpha()}
+    trained = {}
     for lowercase in (None, True):
         folder = tmp_path / f"{lowercase}"
         with caplog.at_level("INFO", logger="absl"):
             train_tokenizer(
                 TokenizerConfig((str(tmp_path / "corpus.txt"),), str(folder), kind, 300, lowercase)
             )
-        made[lowercase] = tokenizer_from_config(read_tokenizer(folder))
-    assert made[None].lowercase is False
-    assert made[True].lowercase is True
-    assert letters <= set("".join(made[None].vocabulary))
-    ids = made[None](lines[0])
-    assert made[None].unk_token_id not in ids
-    text = made[None].detokenize(ids)
+        trained[lowercase] = tokenizer_from_config(read_tokenizer(folder))
+    assert trained[None].lowercase is False
+    assert trained[True].lowercase is True
+    assert characters <= set("".join(trained[None].vocabulary))
+    ids = trained[None](lines[0])
+    assert trained[None].unk_token_id not in ids
+    text = trained[None].detokenize(ids)
     assert text.replace(" ", "") == lines[0].replace(" ", "")
     assert "the vocabulary is cased: 0% of the letters have a case" in caplog.text
 
 
-def test_wrong_options_are_refused(corpus, tmp_path):
+def test_invalid_options_raise(corpus, tmp_path):
     with pytest.raises(ValueError, match="kind must be one of wordpiece, byte_pair"):
         TokenizerConfig(kind="bpe")
     with pytest.raises(ValueError, match="output_dir must be a directory"):

@@ -2,7 +2,9 @@
 """Benchmarks a local server with TensorFlow Serving's REST API, under load from locust."""
 
 import dataclasses
+import errno
 import json
+import os
 import subprocess
 import sys
 
@@ -101,13 +103,14 @@ def test_unavailable_servers_are_reported(server, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(b"a\nb\xff\n")
     url = server[0].replace("small", "other")
-    (missing, refused) = benchmark.run(
+    (missing, unreachable) = benchmark.run(
         dataclasses.replace(
             make_config(server), subjects=(url, "http://127.0.0.1:9/v1/models/small")
         )
     )
     assert missing.unavailable.startswith("the server did not respond: HTTP 404")
-    assert refused.unavailable == "the server did not respond: [Errno 111] Connection refused"
+    reason = f"[Errno {errno.ECONNREFUSED}] {os.strerror(errno.ECONNREFUSED)}"
+    assert unreachable.unavailable == f"the server did not respond: {reason}"
     unreadable = make_config(server, texts=str(rows))
     (row,) = benchmark.run(unreadable)
     assert f"error: {rows}, line 2: 'utf-8' codec can't decode byte 0xff" in row.unavailable

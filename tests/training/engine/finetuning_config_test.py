@@ -58,11 +58,11 @@ def test_fill_defaults_keeps_given_values(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("name", "folder"), [("a/.train.csv", "train"), ("b.tsv.gz", "b"), ("/", "run")]
+    ("name", "directory"), [("a/.train.csv", "train"), ("b.tsv.gz", "b"), ("/", "run")]
 )
-def test_output_dir_is_named_after_the_data(name, folder):
+def test_output_dir_is_named_after_the_data(name, directory):
     field = "data_dir" if name == "/" else "train_file"
-    assert FinetuneConfig.from_flags(**{field: name}).output_dir == f"runs/{folder}"
+    assert FinetuneConfig.from_flags(**{field: name}).output_dir == f"runs/{directory}"
 
 
 TASKS = [

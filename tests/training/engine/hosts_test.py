@@ -11,7 +11,7 @@ from training.engine.options import HostOptions
 
 pytestmark = pytest.mark.slow
 BACKEND = keras.backend.backend()
-JAX_ONLY = pytest.mark.skipif(BACKEND != "jax", reason="several hosts")
+JAX_ONLY = pytest.mark.skipif(BACKEND != "jax", reason="multi-host")
 
 TIMEOUT = 8
 # The first argument determines what each process does.
@@ -27,7 +27,7 @@ def main(options):
         # The output of the other processes is discarded.
         numbers = hosts.gather(random.random())
         are_equal = numbers[0] == numbers[1]
-        print("drawn", "the same" if are_equal else numbers, file=sys.stderr, flush=True)
+        print("random", "the same" if are_equal else numbers, file=sys.stderr, flush=True)
         print("gathered", hosts.gather(hosts.index()), file=sys.stderr, flush=True)
         if hosts.index() == 1:
             if what == "raise":
@@ -93,7 +93,7 @@ def test_backend_without_multi_host_raises():
 def test_coordinator_auto_without_cluster_fails(tmp_path):
     processes = run(tmp_path, "end", lambda number: {}, flags=("--coordinator=auto",), count=1)
     assert processes.wait() == [1]
-    assert "--coordinator=auto finds no cluster in the environment" in processes.printed()[0]
+    assert "--coordinator=auto finds no cluster in the environment" in processes.read_outputs()[0]
 
 
 @JAX_ONLY
@@ -113,10 +113,10 @@ def test_slurm_error_reaches_all_processes(tmp_path):
 
     processes = run(tmp_path, "raise", variables, flags=("--coordinator=auto",))
     assert processes.wait() == [1, 1]
-    first, second = processes.printed()
+    first, second = processes.read_outputs()
     for text in (first, second):
         assert "gathered [0, 1]" in text
-        assert "drawn the same" in text
+        assert "random the same" in text
     assert ["only one prints" in text for text in (first, second)] == [True, False]
     assert "error: the disk of this host is full" in second
     assert "error: process 1 on " in first
@@ -136,4 +136,4 @@ def test_unresponsive_process_stops_the_others(tmp_path):
     processes.kill(1)
     processes.wait()
     assert status == 1
-    assert "error: the connection to another process is lost" in processes.printed()[0]
+    assert "error: the connection to another process is lost" in processes.read_outputs()[0]

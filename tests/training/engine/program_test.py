@@ -33,9 +33,9 @@ from training.engine import config_flags, output_folder, program
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main(arguments):
-    with output_folder.lock_output_dir(sys.argv[1]) as folder:
-        (folder / "seed_1").mkdir(exist_ok=True)
-        (folder / "seed_1" / "model.keras").touch()
+    with output_folder.lock_output_dir(sys.argv[1]) as directory:
+        (directory / "seed_1").mkdir(exist_ok=True)
+        (directory / "seed_1" / "model.keras").touch()
         print("held", flush=True)
         hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
 

@@ -31,21 +31,25 @@ from tests.training.engine.sharded_tensors_test import (
 from tests.training.engine.seed_runs_test import Killed, assert_same, train as fine_tune
 from training.engine.run_checkpoints import DiskFullError, NotFiniteError, RunCheckpoints
 
-folder = pathlib.Path(sys.argv[1])
+directory = pathlib.Path(sys.argv[1])
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
 devices = keras.distribution.list_devices()
 keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
 report = {"devices": len(devices)}
-model, checkpoints = build(shard=True), RunCheckpoints(folder / "checkpoints", keep=2)
+model, checkpoints = build(shard=True), RunCheckpoints(directory / "checkpoints", keep=2)
 report["shards before"] = moment_shard_shapes(model)
 for step in (1, 2, 3):
     train(model)
     checkpoints.save(model, state(step))
     if step == 2:
-        save_expected(model, folder / "step_2.npz")
-save_expected(model, folder / "step_3.npz")
+        save_expected(model, directory / "step_2.npz")
+save_expected(model, directory / "step_3.npz")
 train(model)  # while the last checkpoint is being written
 checkpoints.wait()
-report["names"] = sorted(path.name for path in checkpoints.folder.iterdir())
+report["names"] = names(directory / "checkpoints")
 
 other = build(shard=True, seed=1)
 report["restored"] = checkpoints.restore(other).step
@@ -61,57 +65,55 @@ soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 # A limit on file sizes raises the same error as a full disk, in the middle of a file.
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
 checkpoints.save(model, state(4))
-while len(list(checkpoints.folder.iterdir())) > 2:  # until the partial checkpoint is removed
+while len(names(directory / "checkpoints")) > 2:  # until the partial checkpoint is removed
     time.sleep(0.05)
 # The next save also fails, and raises the error.
 try:
     checkpoints.save(model, state(5))
 except DiskFullError as error:
     report["full"] = str(error)
-report["names after errors"] = sorted(path.name for path in checkpoints.folder.iterdir())
-other_folder = RunCheckpoints(folder / "full")
-other_folder.save(model, state(4))
-while list(other_folder.folder.iterdir()):
+report["names after errors"] = names(directory / "checkpoints")
+full_checkpoints = RunCheckpoints(directory / "full")
+full_checkpoints.save(model, state(4))
+while names(directory / "full"):
     time.sleep(0.05)
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-other_folder.save(model, state(5))
-report["names with space again"] = [path.name for path in other_folder.folder.iterdir()]
+full_checkpoints.save(model, state(5))
+report["names with space again"] = names(directory / "full")
 
 try:
-    with other_folder:
-        other_folder.save(model, state(6))
+    with full_checkpoints:
+        full_checkpoints.save(model, state(6))
         raise RuntimeError("another error")
 except RuntimeError:
-    report["names after another error"] = sorted(
-        path.name for path in other_folder.folder.iterdir()
-    )
+    report["names after another error"] = names(directory / "full")
 
 # A checkpoint in the middle of a fine-tuning epoch also includes the state of the metrics.
 def optimizer():
     return AdamW(0.1, num_train_steps=6, gradient_accumulation_steps=3, shard_state=True)
 
-expected = fine_tune(folder / "fine_tuned", seconds=1e9, optimizer=optimizer())
+uninterrupted = fine_tune(directory / "fine_tuned", seconds=1e9, optimizer=optimizer())
 report["fine-tuning"] = []
 with contextlib.redirect_stdout(sys.stderr):
     for killed_at in (3, 5):
         with contextlib.suppress(Killed):
-            fine_tune(folder / "killed", killed_at=killed_at, optimizer=optimizer())
+            fine_tune(directory / "killed", killed_at=killed_at, optimizer=optimizer())
         report["fine-tuning"] += [
-            path.parent.name for path in sorted(folder.glob("killed/checkpoints/*/tensors"))
+            path.parent.name for path in sorted(directory.glob("killed/checkpoints/*/tensors"))
         ]
-    assert_same(fine_tune(folder / "killed", optimizer=optimizer()), expected)
+    assert_same(fine_tune(directory / "killed", optimizer=optimizer()), uninterrupted)
 
 # A checkpoint that was written without sharding is restored into shards.
-whole = RunCheckpoints(folder / "whole")
+whole = RunCheckpoints(directory / "whole")
 keras.distribution.set_distribution(None)
 single = build(seed=2)
 train(single)
 whole.save(single, state(7))
-save_expected(single, folder / "whole.npz")
+save_expected(single, directory / "whole.npz")
 keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
 whole.restore(other)
 report["shards of whole"] = moment_shard_shapes(other)
-save_expected(other, folder / "whole_read.npz")
+save_expected(other, directory / "whole_read.npz")
 print(json.dumps(report))
 """
 
@@ -156,34 +158,34 @@ def assert_same(model, path):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("divided")
+    directory = tmp_path_factory.mktemp("divided")
     finished = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)],
+        [sys.executable, "-c", PROGRAM, str(directory)],
         cwd=ROOT,
         env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
         capture_output=True,
         text=True,
     )
     assert finished.returncode == 0, finished.stderr[-4000:]
-    return folder, json.loads(finished.stdout.splitlines()[-1])
+    return directory, json.loads(finished.stdout.splitlines()[-1])
 
 
 def test_shards_restore_on_one_device(run):
-    folder, report = run
+    directory, report = run
     assert report["devices"] == 2
     assert report["names"] == ["step_000000002", "step_000000003"]
     model = build(seed=1)
-    assert RunCheckpoints(folder / "checkpoints").restore(model) == state(3)
-    assert_same(model, folder / "step_3.npz")
+    assert RunCheckpoints(directory / "checkpoints").restore(model) == state(3)
+    assert_same(model, directory / "step_3.npz")
 
 
 def test_each_device_restores_its_shard(run):
-    folder, report = run
+    directory, report = run
     assert report["shards before"] == report["shards after"] == [[4, 1024], [4, 1024]]
     assert report["restored"] == 3
     # Also from a checkpoint without shards.
     assert report["shards of whole"] == [[4, 1024], [4, 1024]]
-    expected, actual = (np.load(folder / name) for name in ("whole.npz", "whole_read.npz"))
+    expected, actual = (np.load(directory / name) for name in ("whole.npz", "whole_read.npz"))
     for name in expected:
         np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
 
@@ -209,8 +211,8 @@ def test_fine_tuning_resumes_from_shards(run):
 
 
 def test_damaged_shards_fall_back_to_previous(run):
-    folder, _ = run
-    checkpoints = RunCheckpoints(folder / "checkpoints")
+    directory, _ = run
+    checkpoints = RunCheckpoints(directory / "checkpoints")
     checkpoint = checkpoints.folder / "step_000000003"
     files = [path for path in checkpoint.rglob("*") if path.is_file()]
     assert len(files) > 5
@@ -224,5 +226,5 @@ def test_damaged_shards_fall_back_to_previous(run):
         path.write_bytes(changed)
         assert checkpoints.restore(model) == state(2), path
         path.write_bytes(content)
-    assert_same(model, folder / "step_2.npz")
+    assert_same(model, directory / "step_2.npz")
     assert checkpoints.restore(model) == state(3)

@@ -143,7 +143,7 @@ def test_help_lists_flags_of_the_task(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "folder"),
+    ("options", "output_dir"),
     [
         ({"train_file": "data/reviews.csv.gz"}, "runs/reviews"),
         ({"task": "sst2", "data_dir": "glue"}, "runs/sst2"),
@@ -151,6 +151,6 @@ def test_help_lists_flags_of_the_task(monkeypatch):
         ({"train_file": "reviews.csv", "output_dir": "mine"}, "mine"),
     ],
 )
-def test_output_dir_is_named_after_the_data(options, folder):
+def test_output_dir_is_named_after_the_data(options, output_dir):
     config = TASKS["classification"].config_class()
-    assert config.replace(**options).output_dir == folder
+    assert config.replace(**options).output_dir == output_dir
