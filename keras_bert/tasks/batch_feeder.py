@@ -33,7 +33,7 @@ class BatchFeeder(keras.callbacks.Callback):
         plan: Which batches to read in each epoch. With `steps_per_epoch`, no more batches are read
             from a source of unknown size, because it may lose batches read ahead.
         with_targets: Whether to pass on labels and weights.
-        evaluated: The model to evaluate on the data. `None` if the data is for training.
+        evaluated: The model to evaluate on the data. `None` for training and prediction.
     """
 
     # Otherwise, on JAX, Keras waits for the result of each batch before it calls callbacks.

@@ -201,8 +201,8 @@ class Task(TextTrainer):
             rows: See `predict_rows`.
 
         Returns:
-            For each example, the signature's outputs by name, but without padding in lists. If a
-            task cannot be exported, its predictions are called `answers`.
+            For each example, the signature's outputs by name. Lists are not padded to the longest
+            example. Tasks without an export return their lists as `answers`.
 
         Raises:
             ValueError: See `predict_rows`.
