@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guides and extensions run, in small; their pages and notebooks are those of the scripts."""
+"""Runs the guide scripts at a small size, and checks that pages and notebooks are current."""
 
 import importlib.util
 
@@ -14,19 +14,19 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.ma
 _SPEC = importlib.util.spec_from_file_location("run_guides", pages.DOCS / "run_guides.py")
 guides = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(guides)
-# Each uses other parts of the library than the others; all run before a release.
-OFTEN = ("guides/classify", "guides/pretrain", "guides/resume", "extend/new_task")
+# These guides use different parts of the library. All guides run before a release.
+FREQUENT_GUIDES = ("guides/classify", "guides/pretrain", "guides/resume", "extend/new_task")
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in OFTEN else pytest.mark.release)
+        pytest.param(name, marks=() if name in FREQUENT_GUIDES else pytest.mark.release)
         for name in guides.names()
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_the_script_runs(name):
+def test_guide_script_runs(name):
     policy = keras.config.dtype_policy()
     try:
         guides.run_here(name, small=True)
@@ -35,17 +35,17 @@ def test_the_script_runs(name):
 
 
 @pytest.mark.parametrize("name", guides.names())
-def test_the_page_has_the_text_and_code_of_the_script(name):
+def test_page_matches_guide_script(name):
     page = (guides.DOCS / f"{name}.md").read_text(encoding="utf-8")
     assert guides.without_outputs(page) == guides.without_outputs(
         guides.render_page(name, {}, guides.run_stamp(name, 0))
     )
-    # That what is compared is not everything: a guide shows what it prints
+    # The comparison ignores outputs, so check that the page has some.
     assert "```text\n" in page
 
 
 @pytest.mark.parametrize("name", guides.NOTEBOOKS)
-def test_the_notebook_is_valid_and_has_the_outputs_of_the_page(name):
+def test_notebook_matches_page(name):
     path = guides.DOCS / f"{name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -53,6 +53,8 @@ def test_the_notebook_is_valid_and_has_the_outputs_of_the_page(name):
     assert [cell.source for cell in notebook.cells] == [
         cell.source for cell in guides.read_cells(name)
     ]
-    shown = [output.text.rstrip() for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert len(shown) > 3
-    assert all(f"```text\n{text}\n```" in page for text in shown)
+    outputs = [
+        output.text.rstrip() for cell in notebook.cells for output in cell.get("outputs", ())
+    ]
+    assert len(outputs) > 3
+    assert all(f"```text\n{text}\n```" in page for text in outputs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each row of the tables "you wrote, you write" is run, or parsed by the program it names."""
+"""Runs the code in each row of the migration tables, and parses the flags for their commands."""
 
 import ast
 import dataclasses
@@ -40,7 +40,7 @@ TINY = {
     "hidden_dim": 8,
     "intermediate_dim": 16,
 }
-# The flags that the scripts define, each of which a row must name
+# The flags of the original scripts. Each flag must be in a row.
 _TPU = {"use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"}
 _MODEL = {"bert_config_file", "init_checkpoint", "vocab_file", "do_lower_case", "max_seq_length"}
 _LOOP = {"learning_rate", "train_batch_size", "save_checkpoints_steps", "iterations_per_loop"}
@@ -75,19 +75,19 @@ ORIGINAL_FLAGS = {
 }
 
 
-# What the left sides of rows import from `transformers`
-FROM_TRANSFORMERS = (
+# The imports from `transformers` in the left columns
+TRANSFORMERS_NAMES = (
     *("AutoConfig", "AutoTokenizer", "DataCollatorWithPadding", "Trainer", "TrainingArguments"),
     *("AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification"),
     *("AutoModelForQuestionAnswering", "get_linear_schedule_with_warmup", "pipeline"),
 )
 
 
-# === Flags and files of programs ===
+# === Flags and files of commands ===
 
 
-def parsed(command: str, arguments: list[str]) -> object:
-    """The config that a program makes from flags; an unknown flag or wrong value is an error."""
+def parse_flags(command: str, arguments: list[str]) -> object:
+    """Returns the config that a command creates from flags. Invalid flags raise an error."""
     command, *task = command.split()
     values = flags.FlagValues()
     if command == "finetune":
@@ -117,37 +117,39 @@ FILE_ROWS = [row for rows in ROWS.values() for row in rows if row.header[1].ends
 
 
 @pytest.mark.parametrize("row", FLAG_ROWS, ids=str)
-def test_the_program_has_the_flags_of_a_row(row):
+def test_row_flags_exist(row):
     command = row.header[1].strip("`").removeprefix("keras-bert ")
     for code in row.code(1):
         if code.startswith("--"):
-            parsed(command, shlex.split(code))
+            parse_flags(command, shlex.split(code))
     assert row.cells[1]
 
 
 @pytest.mark.parametrize("script", ORIGINAL_FLAGS)
-def test_every_flag_of_the_original_has_a_row(script):
+def test_original_flags_are_in_rows(script):
     rows = [row for row in ROWS["from_google_bert"] if row.header[0] == script]
-    named = [name for row in rows for code in row.code(0) for name in re.findall(r"--(\w+)", code)]
-    assert set(named) == ORIGINAL_FLAGS[script]
-    assert len(named) == len(set(named)) or script == "extract_features.py"
+    flag_names = [
+        name for row in rows for code in row.code(0) for name in re.findall(r"--(\w+)", code)
+    ]
+    assert set(flag_names) == ORIGINAL_FLAGS[script]
+    assert len(flag_names) == len(set(flag_names)) or script == "extract_features.py"
 
 
-def test_rows_of_training_arguments_name_its_fields():
-    """Those that it has, had, or that are arguments of the `Trainer` itself."""
+def test_training_arguments_rows_match_fields():
+    """Also allows former fields, and arguments of the `Trainer`."""
     import transformers
 
     known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
     known |= {"warmup_ratio", "group_by_length", "Trainer", "compute_metrics"}
     known |= {"EarlyStoppingCallback", "accelerate", "torchrun"}
     rows = [row for row in ROWS["from_transformers"] if row.header[0] == "`TrainingArguments`"]
-    named = [re.match(r"\w+", code)[0] for row in rows for code in row.code(0)]
+    field_names = [re.match(r"\w+", code)[0] for row in rows for code in row.code(0)]
     assert len(rows) > 30
-    assert set(named) <= known
+    assert set(field_names) <= known
 
 
 @pytest.mark.parametrize("row", FILE_ROWS, ids=str)
-def test_the_program_says_that_it_writes_the_files_of_a_row(row):
+def test_row_files_are_in_command_docstring(row):
     command = re.search(r"keras-bert ([\w-]+)", row.header[1])[1]
     module = importlib.import_module(f"training.{command.replace('-', '_')}")
     for name in row.code(1):
@@ -158,25 +160,25 @@ def test_the_program_says_that_it_writes_the_files_of_a_row(row):
     ("page", "command"),
     [(name, command) for name, page in PAGES.items() for command in pages.commands(page)],
 )
-def test_commands_are_understood(page, command):
+def test_page_commands_are_parsed(page, command):
     _, name, *arguments = shlex.split(command)
-    parsed(name, arguments)
+    parse_flags(name, arguments)
 
 
 # === Python ===
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """A folder with small models by the names that the pages use, and a cache of the Hub."""
-    folder = tmp_path_factory.mktemp("models")
+def models_directory(tmp_path_factory):
+    """A directory with small models under the names on the pages, and a Hub cache."""
+    directory = tmp_path_factory.mktemp("models")
     keras.utils.set_random_seed(1)
     config = keras_bert.BertConfig(**TINY, dropout=0.0, attention_dropout=0.0)
     text = keras_bert.data.TextClassifierPreprocessor(keras_bert.WordPieceTokenizer(VOCABULARY))
 
     def save(task, name):
         randomize(task)
-        snapshot = folder / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "1"
+        snapshot = directory / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "1"
         checkpoints.save_hugging_face(task, snapshot)
         refs = snapshot.parents[1] / "refs"
         refs.mkdir()
@@ -191,7 +193,7 @@ def models(tmp_path_factory):
     classifier = keras_bert.TextClassifier(
         backbone(), preprocessor=text, class_names=["negative", "positive"]
     )
-    (folder / "mine").symlink_to(save(classifier, "you/sentiment"))
+    (directory / "mine").symlink_to(save(classifier, "you/sentiment"))
     names = ["O", "B-PER", "I-PER"]
     words = keras_bert.data.TokenClassifierPreprocessor(text.tokenizer)
     save(
@@ -204,21 +206,21 @@ def models(tmp_path_factory):
         backbone(pooler=False, pooler_activation="gelu_erf"), text, generator_size=0.5
     )
     save(detector, "google/electra-small-discriminator")
-    vectors = save(classifier, "you/vectors")
-    _make_sentence_transformer(vectors)
-    (folder / "my_vectors").symlink_to(vectors)
+    embedder_snapshot = save(classifier, "you/vectors")
+    _make_sentence_transformer(embedder_snapshot)
+    (directory / "my_vectors").symlink_to(embedder_snapshot)
 
-    released = folder / "uncased_L-12_H-768_A-12"
+    original_directory = directory / "uncased_L-12_H-768_A-12"
     tf1 = keras_bert.Pretrainer(backbone(activation="gelu_tanh"), text)
-    checkpoints.save_google_tf1(tf1, released)
-    (folder / "uncased_L-2_H-128_A-2").symlink_to(released)
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    _save_keras_hub_model(folder)
-    return folder
+    checkpoints.save_google_tf1(tf1, original_directory)
+    (directory / "uncased_L-2_H-128_A-2").symlink_to(original_directory)
+    (directory / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    _save_keras_hub_model(directory)
+    return directory
 
 
-def _make_sentence_transformer(folder):
-    """Adds the files by which sentence-transformers knows how vectors are pooled."""
+def _make_sentence_transformer(directory):
+    """Adds the files that define the pooling of a sentence-transformers model."""
     kinds = ("Transformer", "Pooling", "Normalize")
     modules = [
         {
@@ -229,13 +231,13 @@ def _make_sentence_transformer(folder):
         }
         for index, kind in enumerate(kinds)
     ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
+    (directory / "modules.json").write_text(json.dumps(modules))
+    (directory / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
 
 
-def _save_keras_hub_model(folder):
+def _save_keras_hub_model(directory):
     import keras_hub
 
     tokenizer = keras_hub.tokenizers.BertTokenizer(vocabulary=list(VOCABULARY), lowercase=True)
@@ -245,12 +247,12 @@ def _save_keras_hub_model(folder):
         backbone, num_classes=2, preprocessor=preprocessor
     )
     randomize(classifier)
-    classifier.save_to_preset(str(folder / "my_bert"))
+    classifier.save_to_preset(str(directory / "my_bert"))
 
 
 @pytest.fixture
-def names(models, tmp_path, monkeypatch):
-    """Two namespaces, for what was written and for what is to be written, in a folder of models."""
+def namespaces(models_directory, tmp_path, monkeypatch):
+    """Two namespaces, for the old and the new code, in a directory with models."""
     import datasets
     import huggingface_hub
     import keras_hub
@@ -258,12 +260,14 @@ def names(models, tmp_path, monkeypatch):
     import torch
     import transformers
 
-    for path in models.iterdir():
+    for path in models_directory.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(models / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(models_directory / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(transformers.utils.hub.constants, "HF_HUB_CACHE", str(models / "hub"))
+    monkeypatch.setattr(
+        transformers.utils.hub.constants, "HF_HUB_CACHE", str(models_directory / "hub")
+    )
     common = {
         "datasets": datasets,
         "folder": "uncased_L-12_H-768_A-12",
@@ -274,86 +278,86 @@ def names(models, tmp_path, monkeypatch):
         "tf": tf,
         "texts": TEXTS,
     }
-    imported = {name: getattr(transformers, name) for name in FROM_TRANSFORMERS}
-    old = {**common, **imported, "keras_hub": keras_hub, "torch": torch}
+    transformers_names = {name: getattr(transformers, name) for name in TRANSFORMERS_NAMES}
+    old = {**common, **transformers_names, "keras_hub": keras_hub, "torch": torch}
     return old, {**common, "keras_bert": keras_bert}
 
 
 def run(code: list[str], namespace: dict) -> object:
-    """Runs pieces of code; returns the value of the last if it is an expression."""
-    *before, last = code
-    for piece in before:
+    """Runs pieces of code and returns the value of the last piece if it is an expression."""
+    *first_pieces, last_piece = code
+    for piece in first_pieces:
         exec(piece, namespace)
-    if isinstance(ast.parse(last).body[-1], ast.Expr):
-        return eval(last, namespace)
-    exec(last, namespace)
+    if isinstance(ast.parse(last_piece).body[-1], ast.Expr):
+        return eval(last_piece, namespace)
+    exec(last_piece, namespace)
     return None
 
 
-def plain(value: object) -> object:
-    """Tensors as arrays, and numbers as arrays, so that structures can be compared."""
+def to_comparable(value: object) -> object:
+    """Converts tensors to arrays so that values can be compared."""
     if isinstance(value, tf.RaggedTensor):
         return value.to_list()
-    if hasattr(value, "detach"):  # of PyTorch
+    if hasattr(value, "detach"):  # a PyTorch tensor
         return value.detach().numpy()
     if keras.ops.is_tensor(value) or isinstance(value, tf.Tensor):
         value = value.numpy() if isinstance(value, tf.Tensor) else keras.ops.convert_to_numpy(value)
     return value
 
 
-def assert_same(old: object, new: object, where: str) -> None:
+def assert_same(old: object, new: object, location: str) -> None:
     """Checks that both sides of a row have the same value."""
-    old, new = plain(old), plain(new)
+    old, new = to_comparable(old), to_comparable(new)
     if isinstance(old, dict):
         for name in old:
-            assert_same(old[name], new[name], where)
+            assert_same(old[name], new[name], location)
     elif isinstance(old, list) and old and isinstance(old[0], dict | list):
         for first, second in zip(old, new, strict=True):
-            assert_same(first, second, where)
+            assert_same(first, second, location)
     else:
         old, new = np.asarray(old), np.asarray(new)
         if old.dtype.kind in "SUO" or new.dtype.kind in "SUO":
-            assert old.astype(str).tolist() == new.astype(str).tolist(), where
+            assert old.astype(str).tolist() == new.astype(str).tolist(), location
         else:
-            np.testing.assert_allclose(new, old, atol=2e-5, err_msg=where)
+            np.testing.assert_allclose(new, old, atol=2e-5, err_msg=location)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_rows_of_python_run(page, names):
-    old, new = names
+def test_python_rows_run(page, namespaces):
+    old, new = namespaces
     with warnings.catch_warnings():
-        # New heads, and warnings of other libraries
+        # New heads and other libraries cause warnings.
         warnings.simplefilter("ignore")
         for block in pages.code_blocks(PAGES[page], "python"):
             exec(block, new)
-        for block in pages.code_blocks(PAGES[page], "py"):  # what was written
+        for block in pages.code_blocks(PAGES[page], "py"):  # the old code
             exec(block, old)
         for row in ROWS[page]:
             if row in FLAG_ROWS or row in FILE_ROWS:
                 continue
-            where = f"{row}: {row.cells}"
+            location = f"{row}: {row.cells}"
             code = [piece for piece in row.code(len(row.cells) - 1) if is_python(piece)]
-            assert code or row.cells[-1], where
+            assert code or row.cells[-1], location
             if "quantize" in row.cells[0]:
-                # Keras collects the garbage of the whole process for each weight that it quantizes
+                # Keras collects the garbage of the whole process for each quantized weight.
                 gc.freeze()
             try:
                 values = [run([piece], new) for piece in code]
                 if row.both_sides:
-                    was = run([row.code(0)[0]], old)
-                    if was is not None:
-                        assert_same(was, values[0], where)
+                    old_value = run([row.code(0)[0]], old)
+                    if old_value is not None:
+                        assert_same(old_value, values[0], location)
                 sizes = re.search(r"L-(\d+)_H-(\d+)_A-(\d+)", row.cells[0])
                 if sizes and isinstance(values[0], keras_bert.BertConfig):
-                    own_sizes = values[0].num_layers, values[0].hidden_dim, values[0].num_heads
-                    assert own_sizes == tuple(map(int, sizes.groups())), where
+                    new_sizes = values[0].num_layers, values[0].hidden_dim, values[0].num_heads
+                    assert new_sizes == tuple(map(int, sizes.groups())), location
             except Exception as error:
-                error.add_note(where)
+                error.add_note(location)
                 raise
 
 
 def is_python(piece: str) -> bool:
-    """Whether a piece of code can be run: it is no command, no bare name and no abbreviation."""
+    """Returns whether a piece of code can be run, unlike commands, names and abbreviations."""
     if piece.startswith(("keras-bert", "--", ".")) or "…" in piece:
         return False
     return not re.fullmatch(r"\w+", piece)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads tables and code from the Markdown of pages."""
+"""Reads tables and code from Markdown pages."""
 
 import re
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from pathlib import Path
 from tests.source_imports import ROOT
 
 DOCS = ROOT / "docs"
-# Before a table both of whose columns are run
+# Precedes a table in which both columns are run
 BOTH_SIDES = "<!-- both sides -->"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A table row.
 
     Attributes:
-        page: The page, relative to `docs`.
-        line: Its line in the page, from 1.
-        header: The heads of the columns.
-        cells: The cells.
-        both_sides: Whether the table stands below `BOTH_SIDES`.
+        page: Page, relative to `docs`.
+        line: Line number in the page, starting at 1.
+        header: Column headers.
+        cells: Cell texts.
+        both_sides: Whether the table follows `BOTH_SIDES`.
     """
 
     page: str
@@ -31,7 +31,7 @@ class Row:
     both_sides: bool
 
     def code(self, column: int) -> list[str]:
-        """The pieces of code in a cell."""
+        """Returns the pieces of code in a cell."""
         return re.findall(r"`([^`]+)`", self.cells[column])
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Row:
 
 
 def table_rows(page: Path) -> list[Row]:
-    """The rows of all tables of a page."""
+    """Returns the rows of all tables in a page."""
     lines = page.read_text(encoding="utf-8").splitlines()
     rows, header, both_sides = [], None, False
     for number, line in enumerate(lines, start=1):
@@ -55,13 +55,13 @@ def table_rows(page: Path) -> list[Row]:
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
-    """The fenced code of a language."""
+    """Returns the fenced code blocks in a language."""
     text = page.read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def commands(page: Path) -> list[str]:
-    """The commands `keras-bert …` with flags, of a page's code blocks and of its text."""
+    """Returns the `keras-bert` commands with flags in a page's code blocks and text."""
     lines = "\n".join(code_blocks(page, "bash")).replace("\\\n", " ").splitlines()
     lines += re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
     return [line.strip() for line in lines if re.match(r"keras-bert [\w-]+ --", line.strip())]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An export shared by the tests."""
+"""Exports shared by the tests."""
 
 import dataclasses
 from pathlib import Path
@@ -13,34 +13,34 @@ from tests.export.small_classifier import make_classifier
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """A classifier, and the folder it was exported to."""
+    """A classifier and the directory of its export."""
 
     classifier: Any
-    folder: Path
+    directory: Path
 
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """Three classes, single texts, float32."""
-    folder = tmp_path_factory.mktemp("exported") / "model" / "1"
+    """A float32 export for single texts with three classes."""
+    directory = tmp_path_factory.mktemp("exported") / "model" / "1"
     classifier = make_classifier(class_names=["bad", "fair", "größer"])
-    classifier.export(folder)
-    return Exported(classifier, folder)
+    classifier.export(directory)
+    return Exported(classifier, directory)
 
 
 @pytest.fixture(scope="session", params=served_tasks.KINDS)
 def served(request: pytest.FixtureRequest) -> Any:
-    """Each kind of task with the signatures of its export, on the TensorFlow backend."""
-    return served_tasks.make(request.param)
+    """Each kind of task with its signatures, on the TensorFlow backend."""
+    return served_tasks.make_served_task(request.param)
 
 
 @pytest.fixture(scope="session")
 def served_tagger() -> Any:
-    """The tagger by itself."""
-    return served_tasks.make("tagger")
+    """The token classifier."""
+    return served_tasks.make_served_task("tagger")
 
 
 @pytest.fixture(scope="session")
 def served_chooser() -> Any:
-    """The multiple-choice task by itself."""
-    return served_tasks.make("chooser")
+    """The multiple-choice task."""
+    return served_tasks.make_served_task("chooser")

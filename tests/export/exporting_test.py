@@ -12,13 +12,13 @@ from keras_bert.export.exporting import NEW_FOLDER, atomic_destination
 pytestmark = pytest.mark.backend_independent
 
 
-def test_a_failed_export_leaves_the_old_one_and_nothing_else(tmp_path):
+def test_failed_export_keeps_previous_export(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "old").touch()
 
     def export() -> None:
-        with atomic_destination([tmp_path / "1"]) as folder:
-            (folder / NEW_FOLDER / "1").mkdir()
+        with atomic_destination([tmp_path / "1"]) as directory:
+            (directory / NEW_FOLDER / "1").mkdir()
             raise RuntimeError("no more disk")
 
     with pytest.raises(RuntimeError, match="no more disk"):
@@ -26,21 +26,21 @@ def test_a_failed_export_leaves_the_old_one_and_nothing_else(tmp_path):
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["1", "1/old"]
 
 
-@pytest.mark.parametrize("old", [None, "file", "folder"])
-def test_a_new_export_is_put_in_place(tmp_path, old):
+@pytest.mark.parametrize("old", [None, "file", "directory"])
+def test_new_export_replaces_previous_export(tmp_path, old):
     path = tmp_path / "models" / "sst2" / "1"
     if old == "file":
         path.parent.mkdir(parents=True)
         path.touch()
-    if old == "folder":
+    if old == "directory":
         path.mkdir(parents=True)
         (path / "old").touch()
-    with atomic_destination([path]) as folder:
-        (folder / NEW_FOLDER / "1").mkdir()
-        (folder / NEW_FOLDER / "1" / "new").touch()
+    with atomic_destination([path]) as directory:
+        (directory / NEW_FOLDER / "1").mkdir()
+        (directory / NEW_FOLDER / "1" / "new").touch()
     assert [file.name for file in path.iterdir()] == ["new"]
     assert list(path.parent.iterdir()) == [path]
-    assert path.stat().st_mode & stat.S_IROTH  # a server may run as another user
+    assert path.stat().st_mode & stat.S_IROTH  # A server may run as another user.
 
 
 @pytest.mark.parametrize("failing", ["x.bin", "x.xml"])
@@ -57,9 +57,9 @@ def test_export_failure_keeps_both_files(tmp_path, monkeypatch, failing):
     monkeypatch.setattr(exporting, "exchange", exchange)
 
     def export() -> None:
-        with atomic_destination(paths) as folder:
+        with atomic_destination(paths) as directory:
             for path in paths:
-                (folder / NEW_FOLDER / path.name).write_text("new")
+                (directory / NEW_FOLDER / path.name).write_text("new")
 
     with pytest.raises(KeyboardInterrupt):
         export()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX, OpenVINO and LiteRT, each run by its own runtime."""
+"""Exports to ONNX, OpenVINO and LiteRT, each run by its own runtime."""
 
 import functools
 import json
@@ -24,14 +24,14 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def exported(classifier, tmp_path_factory):
-    """Returns the file of a format and dtype, which one process writes for all tests."""
+    """Returns a function that exports once per format and dtype."""
 
     @functools.cache
     def export(format, dtype):
         path = tmp_path_factory.mktemp("exported") / FILES[format]
         options = {"sequence_length": 16} if format == "litert" else {}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(sys.modules, "tensorflow_text", None)  # nor is it there on Windows
+            patch.setitem(sys.modules, "tensorflow_text", None)  # It is also missing on Windows.
             classifier.export(path, format, dtype=dtype, **options)
         return path
 
@@ -41,7 +41,7 @@ def exported(classifier, tmp_path_factory):
 FILES = {"onnx": "model.onnx", "openvino": "model.xml", "litert": "model.tflite"}
 
 
-def features(batch, length):
+def make_features(batch, length):
     generator = np.random.default_rng(batch)
     ids = generator.integers(4, 70, (batch, length), dtype="int32")
     segments = generator.integers(0, 2, (batch, length), dtype="int32")
@@ -50,21 +50,21 @@ def features(batch, length):
 
 
 def check_description(description):
-    """That of a classifier, in the place that each format has for it."""
-    said = json.loads(description)
-    assert (said["task"], said["predict_method"], said["fields"]) == (
+    """Checks the task description that each format stores in its own place."""
+    fields = json.loads(description)
+    assert (fields["task"], fields["predict_method"], fields["fields"]) == (
         "TextClassifier",
         "classify",
         ["text"],
     )
 
 
-def test_onnx(classifier, exported):
+def test_onnx_matches_predict(classifier, exported):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(exported("onnx", "float32"))
     check_description(session.get_modelmeta().custom_metadata_map["keras_bert"])
-    for inputs in (features(3, 7), features(1, 64), features(5, 1)):
+    for inputs in (make_features(3, 7), make_features(1, 64), make_features(5, 1)):
         (logits,) = session.run(["logits"], inputs)
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(logits, expected, atol=1e-4)
@@ -73,11 +73,13 @@ def test_onnx(classifier, exported):
 @pytest.mark.parametrize(
     ("platform", "advice"), [("win32", "It does not support Windows"), ("linux", "`pip install")]
 )
-def test_text_in_graphs_needs_tensorflow_text(classifier, platform, advice, tmp_path, monkeypatch):
+def test_missing_tensorflow_text_raises(classifier, platform, advice, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     monkeypatch.setattr(sys, "platform", platform)
     for arguments in (("1",), ("model.xml", "openvino")):
-        with pytest.raises(keras_bert.export.ExportError, match=f"tensorflow_text.*{advice}"):
+        with pytest.raises(
+            keras_bert.export.ExportError, match=f"requires the package tensorflow_text. .*{advice}"
+        ):
             classifier.export(tmp_path / arguments[0], *arguments[1:], text=len(arguments) > 1)
     monkeypatch.delitem(sys.modules, "keras_bert.text.graph.wordpiece", raising=False)
     tokenizer = keras_bert.WordPieceTokenizer(classifier.preprocessor.tokenizer.vocabulary)
@@ -85,103 +87,103 @@ def test_text_in_graphs_needs_tensorflow_text(classifier, platform, advice, tmp_
         tokenizer(tf.constant(["a"]))
 
 
-def axes(nodes):
+def read_axes(nodes):
     return {node.name: node.shape for node in nodes}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype, exported):
+def test_onnx_axes_and_out_of_vocabulary_ids(classifier, dtype, exported):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(exported("onnx", dtype), options)
-    inputs = features(2, 5)
-    assert axes(session.get_inputs()) == {name: ["batch", "length"] for name in inputs}
-    assert axes(session.get_outputs()) == {"logits": ["batch", 3]}
+    inputs = make_features(2, 5)
+    assert read_axes(session.get_inputs()) == {name: ["batch", "length"] for name in inputs}
+    assert read_axes(session.get_outputs()) == {"logits": ["batch", 3]}
     size = classifier.config.vocabulary_size
-    for wrong in (-1, -size, -size - 1, size):
-        inputs["token_ids"][1, 2] = wrong
+    for token_id in (-1, -size, -size - 1, size):
+        inputs["token_ids"][1, 2] = token_id
         with pytest.raises(Exception, match="indices element out of data bounds"):
             session.run(None, inputs)
     inputs["token_ids"][1, 2] = size - 1
     assert session.run(None, inputs)[0].shape == (2, 3)
 
 
-def test_onnx_names_the_axes_of_choices(classifier, tmp_path):
-    """`tests/training/benchmarks/compare_exports_test.py` exports those of positions."""
+def test_onnx_axes_of_multiple_choice(classifier, tmp_path):
+    """`tests/training/benchmarks/compare_exports_test.py` exports question answering."""
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     keras_bert.MultipleChoice(classifier.backbone).export(tmp_path / "model.onnx", "onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     inputs = ["batch", "choices", "length"]
-    assert axes(session.get_inputs()) == dict.fromkeys(features(1, 1), inputs)
-    assert axes(session.get_outputs()) == {"logits": ["batch", "choices"]}
+    assert read_axes(session.get_inputs()) == dict.fromkeys(make_features(1, 1), inputs)
+    assert read_axes(session.get_outputs()) == {"logits": ["batch", "choices"]}
 
 
-def test_litert_has_no_shape_for_choices(classifier, tmp_path):
+def test_litert_rejects_multiple_choice(classifier, tmp_path):
     with pytest.raises(ValueError, match="'onnx' or 'openvino' for multiple choice"):
         keras_bert.MultipleChoice(classifier.backbone).export(tmp_path / "m.tflite", "litert")
 
 
-def test_no_other_format_is_padded_by_a_server(classifier, tmp_path):
+def test_padded_batches_require_saved_model(classifier, tmp_path):
     with pytest.raises(
         ValueError, match="padded_batches is only supported with format='tf_saved_mod"
     ):
         classifier.export(tmp_path / "model.onnx", "onnx", padded_batches=True)
 
 
-# Seen once after tests that had used JAX: this test forks, and JAX warns
+# This test forks, and JAX warns if earlier tests have used it.
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-def test_openvino(classifier, exported):
+def test_openvino_matches_predict(classifier, exported):
     openvino = pytest.importorskip("openvino")
     path = exported("openvino", "float32")
     assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
     read = openvino.Core().read_model(path)
     check_description(read.get_rt_info("keras_bert").astype(str))
     model = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    for inputs in (features(3, 7), features(1, 64), features(5, 1)):
+    for inputs in (make_features(3, 7), make_features(1, 64), make_features(5, 1)):
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(model(inputs)["logits"], expected, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_litert_takes_one_length(classifier, exported):
+def test_litert_has_a_fixed_length(classifier, exported):
     path = exported("litert", "float32")
     check_description(zipfile.ZipFile(path).read("task.json"))
     runner = tf.lite.Interpreter(str(path)).get_signature_runner()
-    for inputs in (features(1, 16), features(3, 16)):
+    for inputs in (make_features(1, 16), make_features(3, 16)):
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(runner(**inputs)["logits"], expected, atol=1e-4)
-    for wrong in (-1, classifier.config.vocabulary_size):
-        inputs["token_ids"][1, 2] = wrong
+    for token_id in (-1, classifier.config.vocabulary_size):
+        inputs["token_ids"][1, 2] = token_id
         with pytest.raises(RuntimeError, match="gather index out of bounds"):
             runner(**inputs)
 
 
-# === Models of 8-bit products: answers near those of the model ===
+# === Int8: predictions are close to the float32 predictions ===
 
 
-def test_onnx_in_int8(classifier, exported):
+def test_onnx_int8_is_close_to_predict(classifier, exported):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     path = exported("onnx", "int8")
     assert list(path.parent.iterdir()) == [path]
     assert b"MatMulInteger" in path.read_bytes()
     session = onnxruntime.InferenceSession(path)
-    inputs = features(5, 40)
+    inputs = make_features(5, 40)
     (logits,) = session.run(["logits"], inputs)
     expected = classifier.predict(inputs, verbose=0)
-    # The 7-bit weights of so small a network move its logits, of up to 3.8, by up to 0.4.
+    # The 7-bit weights of this small model change its logits (up to 3.8) by up to 0.4.
     np.testing.assert_allclose(logits, expected, atol=0.5)
     assert np.max(np.abs(logits - expected)) > 0
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_litert_in_int8(classifier, exported):
-    smaller, path = exported("litert", "int8"), exported("litert", "float32")
-    assert smaller.stat().st_size < path.stat().st_size
-    runner = tf.lite.Interpreter(str(smaller)).get_signature_runner()
-    inputs = features(2, 16)
+def test_litert_int8_is_close_to_predict(classifier, exported):
+    int8_path, path = exported("litert", "int8"), exported("litert", "float32")
+    assert int8_path.stat().st_size < path.stat().st_size
+    runner = tf.lite.Interpreter(str(int8_path)).get_signature_runner()
+    inputs = make_features(2, 16)
     logits = runner(**inputs)["logits"]
     np.testing.assert_allclose(logits, classifier.predict(inputs, verbose=0), atol=0.3)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of 8-bit products that need more than the weights, and what is asked of the caller.
+"""Int8 exports that need calibration data or outlier scaling.
 
-Those of one classifier without more are in `formats_test`.
+`formats_test` tests the int8 exports that need neither.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def classifier():
     return make_classifier(class_names=["bad", "fair", "good"])
 
 
-def ids_of(classifier, texts):
+def compute_features(classifier, texts):
     features = classifier.preprocessor(texts)
     return {name: tf.cast(values, tf.int32).numpy() for name, values in features.items()}
 
@@ -34,7 +34,7 @@ def test_onnx_with_an_outlier_channel(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     classifier = make_classifier(num_classes=3)
-    # As in pretrained encoders, one channel is much larger than the others, whatever the text.
+    # As in pretrained encoders, one channel is much larger than the other channels for any text.
     for layer in classifier.backbone.blocks:
         bias = layer.feed_forward.intermediate_bias
         bias.assign(np.append(np.asarray(bias)[:-1], 300.0))
@@ -42,19 +42,21 @@ def test_onnx_with_an_outlier_channel(tmp_path):
         kernel.assign(np.concatenate([np.asarray(kernel)[:-1], np.full((1, 16), 1 / 300)]))
     path = tmp_path / "model.onnx"
     classifier.export(path, "onnx", dtype="int8")
-    (logits,) = onnxruntime.InferenceSession(path).run(["logits"], ids_of(classifier, TEXTS))
+    (logits,) = onnxruntime.InferenceSession(path).run(
+        ["logits"], compute_features(classifier, TEXTS)
+    )
     expected = classifier.predict(TEXTS, verbose=0)
     np.testing.assert_allclose(logits, expected, atol=0.3)
 
 
-def test_scaled_channels_leave_the_product_as_it_was():
+def test_scaled_channels_keep_the_matmul():
     onnx = pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     from keras_bert.export.onnx_int8 import scale_outlier_channels
 
     generator = np.random.default_rng(0)
     kernel = generator.normal(size=(4, 3)).astype("float32")
-    # Two layers share the weight, as in ALBERT; the outliers are in different channels.
+    # Two layers share the weight, as in ALBERT. Their outliers are in different channels.
     names = {"x": "a", "y": "b"}
     nodes = [
         onnx.helper.make_node(
@@ -77,30 +79,30 @@ def test_scaled_channels_leave_the_product_as_it_was():
     }
     scale_outlier_channels(model, features)
     scaled = onnx.numpy_helper.to_array(model.graph.initializer[0])
-    # The maxima are 1, 20, 40 and 1, their median 10.5.
+    # The maxima are 1, 20, 40 and 1, and their median is 10.5.
     np.testing.assert_allclose(scaled, kernel * [[1], [1], [40 / 21], [1]], rtol=1e-6)
     outputs = onnxruntime.InferenceSession(model.SerializeToString()).run(["a", "b"], features)
     np.testing.assert_allclose(outputs[0], features["x"] @ kernel, atol=1e-4)
     np.testing.assert_allclose(outputs[1], features["y"] @ kernel, atol=1e-4)
 
 
-def test_a_saved_model_answers_as_the_calibrated_task(classifier, tmp_path):
-    folder = tmp_path / "1"
-    classifier.export(folder, dtype="int8", pair=True, calibration=PAIRS)
-    assert b"_QuantizedMatMul" in (folder / "saved_model.pb").read_bytes()
+def test_saved_model_matches_calibrated_task(classifier, tmp_path):
+    directory = tmp_path / "1"
+    classifier.export(directory, dtype="int8", pair=True, calibration=PAIRS)
+    assert b"_QuantizedMatMul" in (directory / "saved_model.pb").read_bytes()
     texts, seconds = map(list, zip(*PAIRS, strict=True))
-    serve = tf.saved_model.load(folder).signatures["serving_default"]
-    answers = serve(text=tf.constant(texts), text_pair=tf.constant(seconds))
+    serve = tf.saved_model.load(directory).signatures["serving_default"]
+    outputs = serve(text=tf.constant(texts), text_pair=tf.constant(seconds))
     calibrated = make_classifier(class_names=["bad", "fair", "good"])
-    exact = calibrated.predict(PAIRS, verbose=0)
+    float_logits = calibrated.predict(PAIRS, verbose=0)
     calibrated.quantize("int8", calibration=(texts, seconds))
     logits = calibrated.predict(PAIRS, verbose=0)
-    assert 0 < abs(logits - exact).max() < 0.5
+    assert 0 < abs(logits - float_logits).max() < 0.5
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
 
 
-def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
+def test_openvino_int8_with_text_pairs(classifier, tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")
     pytest.importorskip("openvino_tokenizers")
@@ -109,14 +111,14 @@ def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
     assert "FakeQuantize" in path.read_text(encoding="utf-8")
     model = openvino.compile_model(path, "CPU")
     texts, seconds = map(list, zip(*PAIRS, strict=True))
-    answers = model({"text": texts, "text_pair": seconds})
+    outputs = model({"text": texts, "text_pair": seconds})
     logits = classifier.predict(PAIRS, verbose=0)
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(answers["probabilities"], expected, atol=0.1)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=0.1)
 
 
 @pytest.mark.release
-def test_openvino_takes_the_windows_of_passages(tmp_path):
+def test_openvino_int8_with_passage_windows(tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")
     answerer = make_answerer()
@@ -144,7 +146,7 @@ def test_openvino_takes_the_windows_of_passages(tmp_path):
         answerer.export(tmp_path / "2.xml", "openvino", dtype="int8", calibration=["the cat?"])
 
 
-def test_calibration_is_texts_for_openvino(classifier, tmp_path):
+def test_invalid_calibration_raises(classifier, tmp_path):
     pytest.importorskip("nncf")
 
     def export(name, **options):

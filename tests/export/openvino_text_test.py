@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenVINO models that take text: the same ids as the tokenizer's, the same answers."""
+"""Compares OpenVINO models with text input with the tokenizers and with the tasks."""
 
 import itertools
 import json
@@ -49,32 +49,37 @@ PAIRS = ["", "a method", "é" * 40, "it is run, and more of it " * 20, "setUp"]
 LENGTH = 48
 
 
-def compiled(preprocessor, pair=False):
+def compile_text_model(preprocessor, pair=False):
     return openvino.compile_model(text_model(preprocessor, pair=pair), "CPU")
 
 
-def strings(texts):
+def to_string_tensor(texts):
     return openvino.Tensor(np.array([t if isinstance(t, bytes) else t.encode() for t in texts]))
 
 
-def differing(preprocessor, model, *columns):
-    """The rows of texts whose features are not the preprocessor's."""
-    received = model(dict(zip(("text", "text_pair"), map(strings, columns), strict=False)))
+def find_mismatches(preprocessor, model, *columns):
+    """Returns the rows whose features differ from the preprocessor's."""
+    actual = model(dict(zip(("text", "text_pair"), map(to_string_tensor, columns), strict=False)))
     expected = preprocessor(*map(tf.constant, columns))
-    wrong = np.zeros(len(columns[0]), bool)
+    is_mismatch = np.zeros(len(columns[0]), bool)
     for name, values in expected.items():
-        wrong |= np.any(received[name] != tf.cast(values, tf.int32).numpy(), axis=1)
+        is_mismatch |= np.any(actual[name] != tf.cast(values, tf.int32).numpy(), axis=1)
     return [
-        row for row, is_wrong in zip(zip(*columns, strict=True), wrong, strict=True) if is_wrong
+        row
+        for row, mismatch in zip(zip(*columns, strict=True), is_mismatch, strict=True)
+        if mismatch
     ]
 
 
 def mixed_texts(count=1500):
-    draw = random.Random(0)
-    return ["".join(draw.choices(CHARACTERS, k=draw.randint(1, 25))) + "." for _ in range(count)]
+    generator = random.Random(0)
+    return [
+        "".join(generator.choices(CHARACTERS, k=generator.randint(1, 25))) + "."
+        for _ in range(count)
+    ]
 
 
-def added_tokens():
+def make_added_tokens_tokenizer():
     return WordPieceTokenizer(
         [*small_tokenizers.wordpiece_vocabulary(), "[E1]", "Éa"],
         special_tokens_in_text=True,
@@ -83,8 +88,8 @@ def added_tokens():
     )
 
 
-def eurobert():
-    """Without the one word that no merges lead to."""
+def make_eurobert_tokenizer():
+    """Creates the tokenizer without the only word that no merge produces."""
     config = families.CONFIGS["eurobert"]()
     return tokenizer_from_config(
         {**config, "vocabulary": [t for t in config["vocabulary"] if t != "Ġhello"]}
@@ -94,83 +99,94 @@ def eurobert():
 TOKENIZERS = {
     "uncased": lambda: small_tokenizers.make("wordpiece"),
     "cased": lambda: small_tokenizers.make("wordpiece", lowercase=False),
-    "accents": lambda: small_tokenizers.make("wordpiece", strip_accents=False),
-    "ideographs": lambda: small_tokenizers.make("wordpiece", tokenize_chinese_chars=False),
+    "strip_accents=False": lambda: small_tokenizers.make("wordpiece", strip_accents=False),
+    "tokenize_chinese_chars=False": lambda: small_tokenizers.make(
+        "wordpiece", tokenize_chinese_chars=False
+    ),
     "mpnet": lambda: tokenizer_from_config(small_tokenizers.mpnet_config()),
-    "added": added_tokens,
+    "added": make_added_tokens_tokenizer,
     "byte_pair": lambda: small_tokenizers.make("byte_pair"),
-    "prefixed": lambda: small_tokenizers.make("byte_pair", add_prefix_space=True),
+    "add_prefix_space": lambda: small_tokenizers.make("byte_pair", add_prefix_space=True),
     "sentence_piece": lambda: small_tokenizers.make("sentence_piece"),
-    "pieces_with_accents": lambda: small_tokenizers.make("sentence_piece", keep_accents=True),
-    "eurobert": lambda: eurobert(),
+    "keep_accents": lambda: small_tokenizers.make("sentence_piece", keep_accents=True),
+    "eurobert": lambda: make_eurobert_tokenizer(),
     "xlm_roberta": lambda: families.make("xlm_roberta"),
-    "plain": lambda: small_tokenizers.make(
+    "albert_rules=False": lambda: small_tokenizers.make(
         "sentence_piece", lowercase=False, keep_accents=True, albert_rules=False
     ),
 }
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_ids_are_the_preprocessors(name):
+def test_features_match_preprocessor(name):
     preprocessor = TextClassifierPreprocessor(TOKENIZERS[name](), LENGTH)
-    model = compiled(preprocessor)
-    assert differing(preprocessor, model, TEXTS) == []
-    assert differing(preprocessor, model, [""]) == []
-    assert differing(preprocessor, model, mixed_texts()) == []
-    broken = [
+    model = compile_text_model(preprocessor)
+    assert find_mismatches(preprocessor, model, TEXTS) == []
+    assert find_mismatches(preprocessor, model, [""]) == []
+    assert find_mismatches(preprocessor, model, mixed_texts()) == []
+    invalid_texts = [
         b"a\xffb",
         b"\xe2\x82A b",
         b"\xed\xa0\x80 c\xc0\x80.",
         b"nul\0in it",
         b"\xf5\x80\x80\x80a",
     ]
-    assert differing(preprocessor, model, broken) == []
+    assert find_mismatches(preprocessor, model, invalid_texts) == []
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
-def test_pairs_are_cut_as_in_training(kind):
+def test_pair_truncation_matches_preprocessor(kind):
     preprocessor = TextClassifierPreprocessor(small_tokenizers.make(kind), 20)
-    model = compiled(preprocessor, pair=True)
+    model = compile_text_model(preprocessor, pair=True)
     columns = zip(*itertools.product(TEXTS, PAIRS), strict=True)
-    assert differing(preprocessor, model, *map(list, columns)) == []
-    odd = TextClassifierPreprocessor(small_tokenizers.make(kind, truncation_side="left"), 21)
+    assert find_mismatches(preprocessor, model, *map(list, columns)) == []
+    left_truncating = TextClassifierPreprocessor(
+        small_tokenizers.make(kind, truncation_side="left"), 21
+    )
     columns = zip(*itertools.product(TEXTS, PAIRS), strict=True)
-    assert differing(odd, compiled(odd, pair=True), *map(list, columns)) == []
+    assert (
+        find_mismatches(
+            left_truncating, compile_text_model(left_truncating, pair=True), *map(list, columns)
+        )
+        == []
+    )
 
 
 def test_mismatched_pair_counts_raise():
     preprocessor = TextClassifierPreprocessor(small_tokenizers.make("wordpiece"), LENGTH)
-    # With one thread, OpenVINO raises the errors of asynchronous requests only.
+    # With one thread, OpenVINO only raises errors of asynchronous requests.
     one_thread = {"INFERENCE_NUM_THREADS": 1}
     model = openvino.compile_model(text_model(preprocessor, pair=True), "CPU", one_thread)
     request = model.create_infer_request()
 
-    def answered(texts, pairs):
+    def compute_ids(texts, pairs):
         request.start_async({"text": texts, "text_pair": pairs})
         request.wait()
         return request.get_tensor("token_ids").data
 
     none = openvino.Tensor(openvino.Type.string, openvino.Shape([0]))
-    four, one = strings(["a", "b", "c", "d"]), strings(["a"])
+    four, one = to_string_tensor(["a", "b", "c", "d"]), to_string_tensor(["a"])
     for texts, pairs in ((four, one), (one, four), (none, none), (none, one), (four, none)):
-        assert answered(four, four).shape == (4, 5)
+        assert compute_ids(four, four).shape == (4, 5)
         with pytest.raises(RuntimeError, match="mismatch"):
-            answered(texts, pairs)
+            compute_ids(texts, pairs)
 
 
-# An empty name, names of several lengths, and names of more bytes than characters
+# An empty name, names of different lengths, and names with multi-byte characters
 CLASS_NAMES = ["bad", "", "größer", "中国", "x" * 40]
 
 
 @pytest.fixture(scope="module")
-def labeled(tmp_path_factory):
-    """A classifier of pairs in five classes, the file of its export, and pairs of all classes."""
-    path = tmp_path_factory.mktemp("labeled") / "model.xml"
+def labeled_export(tmp_path_factory):
+    """A pair classifier with five classes, its export, and pairs that cover all classes."""
+    path = tmp_path_factory.mktemp("labeled_export") / "model.xml"
     classifier = make_classifier(class_names=CLASS_NAMES)
-    draw = random.Random(0)
-    texts = ["".join(draw.choices("abcdefgh ,?", k=draw.randint(0, 40))) for _ in range(800)]
+    generator = random.Random(0)
+    texts = [
+        "".join(generator.choices("abcdefgh ,?", k=generator.randint(0, 40))) for _ in range(800)
+    ]
     pairs = list(zip(texts[::2], texts[1::2], strict=True))
-    # Every class is the best of some pairs
+    # Scale the logits so that every class is the best for some pairs.
     logits = classifier.predict(pairs)
     dense = classifier.head.dense
     dense.kernel.assign(dense.kernel / logits.std(axis=0))
@@ -179,58 +195,58 @@ def labeled(tmp_path_factory):
     return classifier, path, pairs
 
 
-def columns(pairs):
+def to_columns(pairs):
     return dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=True))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("threads", [{}, {"INFERENCE_NUM_THREADS": 1}])
-def test_labels_in_any_order_of_classes(labeled, threads, is_async):
-    classifier, path, pairs = labeled
-    labels = [answer["label"] for answer in classifier.classify(pairs)]
+def test_labels_match_classify(labeled_export, threads, is_async):
+    classifier, path, pairs = labeled_export
+    labels = [prediction["label"] for prediction in classifier.classify(pairs)]
     assert set(labels) == set(CLASS_NAMES)
     options = {"INFERENCE_PRECISION_HINT": "f32", **threads}
     model = openvino.compile_model(path, "CPU", options)
     request = model.create_infer_request()
-    draw = random.Random(1)
+    generator = random.Random(1)
     for _ in range(60):
-        rows = draw.choices(range(len(pairs)), k=draw.choice([1, 2, 3, 7, 30]))
-        inputs = columns([pairs[row] for row in rows])
-        inputs = {name: strings(texts) for name, texts in inputs.items()}
+        rows = generator.choices(range(len(pairs)), k=generator.choice([1, 2, 3, 7, 30]))
+        inputs = to_columns([pairs[row] for row in rows])
+        inputs = {name: to_string_tensor(texts) for name, texts in inputs.items()}
         if is_async:
             request.start_async(inputs)
             request.wait()
-            received = request.get_tensor("label").str_data
+            actual_labels = request.get_tensor("label").str_data
         else:
-            received = model(inputs)["label"]
-        assert received.tolist() == [labels[row] for row in rows]
+            actual_labels = model(inputs)["label"]
+        assert actual_labels.tolist() == [labels[row] for row in rows]
 
 
 @pytest.mark.parametrize("names", [CLASS_NAMES, ["", "", ""], ["", "", "größer"]])
-def test_labels_of_logits(names):
+def test_label_output_selects_best_class(names):
     logits = openvino.opset15.parameter([-1, len(names)], openvino.Type.f32)
     model = openvino.Model([answers_of_logits(logits, names)["label"]], [logits], "answers")
     request = openvino.compile_model(model, "CPU").create_infer_request()
-    # OpenVINO checks the shapes of a batch only if they differ from those of the one before.
+    # OpenVINO only checks batch shapes if they differ from the previous batch.
     for pair in itertools.product(range(len(names)), repeat=2):
         for classes in (pair, pair[:1], pair * 2):
             request.start_async([np.eye(len(names), dtype="float32")[list(classes)]])
             request.wait()
-            received = request.get_output_tensor().str_data.tolist()
-            assert received == [names[index] for index in classes]
+            actual_labels = request.get_output_tensor().str_data.tolist()
+            assert actual_labels == [names[index] for index in classes]
 
 
 def test_multi_label_outputs():
     logits = openvino.opset15.parameter([-1, 2], openvino.Type.f32)
-    answers = answers_of_logits(logits, ["a", "b"], [0.5, 0.9])
-    model = openvino.Model(list(answers.values()), [logits], "answers")
+    nodes = answers_of_logits(logits, ["a", "b"], [0.5, 0.9])
+    model = openvino.Model(list(nodes.values()), [logits], "answers")
     outputs = openvino.compile_model(model, "CPU")([np.array([[0.0, 2.0], [-1, 3]], "float32")])
-    assert list(answers) == ["probabilities", "applies"]
+    assert list(nodes) == ["probabilities", "applies"]
     np.testing.assert_allclose(outputs[0], 1 / (1 + np.exp([[0, -2], [1, -3]])), rtol=1e-6)
     assert outputs[1].tolist() == [[True, False], [False, True]]
 
 
-# A process that has OpenVINO and neither TensorFlow nor Keras nor this package
+# A process with OpenVINO, but without TensorFlow, Keras and this package
 FRESH_PROCESS = """
 import json, sys
 class Blocker:
@@ -246,26 +262,26 @@ print(json.dumps({output.get_any_name(): answers[output].tolist() for output in 
 """
 
 
-def test_a_classifier_answers_without_tensorflow(labeled):
-    classifier, path, _ = labeled
+def test_classifier_runs_without_tensorflow(labeled_export):
+    classifier, path, _ = labeled_export
     assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
     pairs = [*zip([*TEXTS[:4], "Café? " * 30], PAIRS, strict=True)]
     finished = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(path), json.dumps(columns(pairs))],
+        [sys.executable, "-c", FRESH_PROCESS, str(path), json.dumps(to_columns(pairs))],
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    answers = json.loads(finished.stdout)
+    outputs = json.loads(finished.stdout)
     expected = classifier.classify(pairs)
-    assert answers["label"] == [answer["label"] for answer in expected]
-    scores = [answer["score"] for answer in expected]
-    np.testing.assert_allclose(answers["score"], scores, atol=1e-5)
-    np.testing.assert_allclose(np.max(answers["probabilities"], axis=1), scores, atol=1e-5)
+    assert outputs["label"] == [prediction["label"] for prediction in expected]
+    scores = [prediction["score"] for prediction in expected]
+    np.testing.assert_allclose(outputs["score"], scores, atol=1e-5)
+    np.testing.assert_allclose(np.max(outputs["probabilities"], axis=1), scores, atol=1e-5)
 
 
-def test_an_embedder_of_byte_pairs_answers(tmp_path):
+def test_byte_pair_embedder_matches_embed(tmp_path):
     tokenizer = small_tokenizers.make("byte_pair")
     config = small_config(
         vocabulary_size=tokenizer.vocabulary_size,
@@ -279,11 +295,11 @@ def test_an_embedder_of_byte_pairs_answers(tmp_path):
     )
     embedder.export(tmp_path / "model.xml", "openvino", text=True)
     options = {"INFERENCE_PRECISION_HINT": "f32"}
-    answers = openvino.compile_model(tmp_path / "model.xml", "CPU", options)({"text": TEXTS[:6]})
-    np.testing.assert_allclose(answers["embedding"], embedder.embed(TEXTS[:6]), atol=1e-4)
+    outputs = openvino.compile_model(tmp_path / "model.xml", "CPU", options)({"text": TEXTS[:6]})
+    np.testing.assert_allclose(outputs["embedding"], embedder.embed(TEXTS[:6]), atol=1e-4)
 
 
-def test_tokenizers_that_openvino_lacks_are_refused(tmp_path):
+def test_unsupported_tokenizers_raise(tmp_path):
     classifier = make_classifier(num_classes=2)
     for name, format in (("model.onnx", "onnx"), ("model.tflite", "litert")):
         with pytest.raises(ExportError, match="Pass format='openvino'"):
@@ -295,17 +311,17 @@ def test_tokenizers_that_openvino_lacks_are_refused(tmp_path):
     with pytest.raises(ExportError, match="finds special tokens in texts"):
         text_model(TextClassifierPreprocessor(tokenizer), pair=False)
     spaces = {**families.CONFIGS["modernbert"](), "compose": False}
-    for tokenizer, what in (
+    for tokenizer, reason in (
         (families.make("modernbert"), "composes characters"),
         (families.make("eurobert"), "has words that no merge produces"),
         (families.make("mmbert"), r"merges characters across words \(byte_fallback=True\)"),
         (tokenizer_from_config(spaces), "has a word equal to the added token ' +'"),
     ):
-        with pytest.raises(ExportError, match=what):
+        with pytest.raises(ExportError, match=reason):
             text_model(TextClassifierPreprocessor(tokenizer), pair=False)
 
 
-# === Every character, and real text ===
+# === All characters, and real text ===
 
 
 CORPUS = "pretraining/wikitext-2.valid.tokens"
@@ -323,9 +339,9 @@ REAL_TOKENIZERS = {
 
 @real_text.requires_data
 @pytest.mark.parametrize("name", REAL_TOKENIZERS)
-def test_many_characters_match_preprocessor(name):
+def test_characters_and_real_text_match_preprocessor(name):
     preprocessor = TextClassifierPreprocessor(REAL_TOKENIZERS[name](), 512)
-    model = compiled(preprocessor)
+    model = compile_text_model(preprocessor)
     assigned = [
         chr(point)
         for point in range(1, 0x110000, 4)
@@ -333,6 +349,6 @@ def test_many_characters_match_preprocessor(name):
     ]
     texts = [f"a{character}b {character} the." for character in assigned]
     for start in range(0, len(texts), 1024):
-        assert differing(preprocessor, model, texts[start : start + 1024]) == []
+        assert find_mismatches(preprocessor, model, texts[start : start + 1024]) == []
     for lines in real_text.batches(512, every=20):
-        assert differing(preprocessor, model, [f"{line}." for line in lines]) == []
+        assert find_mismatches(preprocessor, model, [f"{line}." for line in lines]) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served question answerer gives the answers of the task, from text alone."""
+"""A served question answerer returns the task's predictions for text."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytest.importorskip("tensorflow_text")
 
 from keras_bert.export.question_signatures import question_signatures  # noqa: E402
 
-# What a SavedModel answers is the same on all backends: saved_model_test.py exports on each.
+# SavedModels are the same on all backends. saved_model_test.py exports on each.
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 QUESTIONS = ("the cat?", "mat", "a " * 40, "", "中?", "cat")
@@ -32,14 +32,14 @@ def answerer():
     odds = answerer.answer_spans(
         {"question": list(QUESTIONS[:4]), "context": list(CONTEXTS[:4])}
     ).null_odds
-    # So that some questions have an answer, and some have none
+    # With this threshold, some questions have an answer and some do not.
     answerer.null_threshold = float(np.median(odds))
     return answerer
 
 
 @pytest.fixture(scope="module")
 def signatures(answerer):
-    """What an export writes down; served_model_test.py has the export."""
+    """The signature functions of an export. served_model_test.py tests the export itself."""
     return question_signatures(answerer, OPTIONS)
 
 
@@ -50,43 +50,43 @@ def serve(signatures, questions, contexts):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-def check_answers(received, expected):
-    assert list(received["answer"]) == [answer["answer"] for answer in expected]
+def check_answers(outputs, expected):
+    assert list(outputs["answer"]) == [answer["answer"] for answer in expected]
     for name in ("start", "end"):
-        assert list(received[name]) == [answer[name] for answer in expected]
+        assert list(outputs[name]) == [answer[name] for answer in expected]
     np.testing.assert_allclose(
-        received["score"], [answer["score"] for answer in expected], atol=1e-4
+        outputs["score"], [answer["score"] for answer in expected], atol=1e-4
     )
 
 
-def test_export_answers_match_task(answerer, signatures):
+def test_signature_matches_answer(answerer, signatures):
     expected = answerer.answer(list(QUESTIONS), list(CONTEXTS))
     assert {bool(answer["answer"]) for answer in expected} == {True, False}
-    received = serve(signatures, QUESTIONS, CONTEXTS)
-    received["answer"] = [answer.decode() for answer in received["answer"]]
-    check_answers(received, expected)
+    outputs = serve(signatures, QUESTIONS, CONTEXTS)
+    outputs["answer"] = [answer.decode() for answer in outputs["answer"]]
+    check_answers(outputs, expected)
 
 
-def test_without_a_threshold_there_always_is_an_answer():
+def test_no_threshold_always_returns_an_answer():
     answerer = make_answerer()
     signatures = question_signatures(answerer, OPTIONS)
-    received = serve(signatures, QUESTIONS, CONTEXTS)
-    received["answer"] = [answer.decode() for answer in received["answer"]]
-    assert list(map(bool, received["answer"])) == list(map(bool, CONTEXTS))
-    check_answers(received, answerer.answer(list(QUESTIONS), list(CONTEXTS)))
+    outputs = serve(signatures, QUESTIONS, CONTEXTS)
+    outputs["answer"] = [answer.decode() for answer in outputs["answer"]]
+    assert list(map(bool, outputs["answer"])) == list(map(bool, CONTEXTS))
+    check_answers(outputs, answerer.answer(list(QUESTIONS), list(CONTEXTS)))
 
 
-def test_a_passage_of_more_windows_than_are_read_at_a_time(answerer, signatures):
+def test_windows_can_exceed_max_batch_size(answerer, signatures):
     words = ["cat", "mat", "able", "the", "no", "42", "é"]
     context = " ".join(np.random.default_rng(0).choice(words, 300))
     assert len(answerer.preprocessor(["cat"], [context]).question_index) > 32
-    received = serve(signatures, ["cat", "mat?"], [context, "the mat"])
-    received["answer"] = [answer.decode() for answer in received["answer"]]
-    check_answers(received, answerer.answer(["cat", "mat?"], [context, "the mat"]))
+    outputs = serve(signatures, ["cat", "mat?"], [context, "the mat"])
+    outputs["answer"] = [answer.decode() for answer in outputs["answer"]]
+    check_answers(outputs, answerer.answer(["cat", "mat?"], [context, "the mat"]))
 
 
-def test_invalid_bytes_are_left_out_of_the_count(signatures):
-    plain = serve(signatures, ["cat?"], ["the cat sat"])
-    strange = serve(signatures, [b"c\xffat?"], [b"\xfethe ca\xfft sat"])
-    for name, value in plain.items():
-        np.testing.assert_array_equal(strange[name], value)
+def test_invalid_bytes_do_not_shift_offsets(signatures):
+    expected = serve(signatures, ["cat?"], ["the cat sat"])
+    outputs = serve(signatures, [b"c\xffat?"], [b"\xfethe ca\xfft sat"])
+    for name, value in expected.items():
+        np.testing.assert_array_equal(outputs[name], value)

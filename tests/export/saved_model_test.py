@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SavedModel, as a server would use it."""
+"""Loads and runs a SavedModel like a server."""
 
 import json
 import os
@@ -29,8 +29,8 @@ FRESH_PROCESS = """
 import json, sys
 import tensorflow as tf
 import tensorflow_text
-folder, texts = sys.argv[1], json.loads(sys.argv[2])
-signature = tf.saved_model.load(folder).signatures["serving_default"]
+directory, texts = sys.argv[1], json.loads(sys.argv[2])
+signature = tf.saved_model.load(directory).signatures["serving_default"]
 answers = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
 answers["label"] = [label.decode() for label in answers["label"]]
 assert "keras_bert" not in sys.modules
@@ -38,14 +38,14 @@ print(json.dumps(answers, default=lambda value: value.tolist()))
 """
 
 
-def probabilities_of(logits):
+def softmax(logits):
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 @pytest.fixture(scope="module")
 def loaded(exported):
-    return tf.saved_model.load(str(exported.folder))
+    return tf.saved_model.load(str(exported.directory))
 
 
 @pytest.fixture(scope="module")
@@ -68,67 +68,67 @@ def serve_ids(loaded):
 
 def test_tensorflow_only_process_matches_predict(exported, tmp_path):
     finished = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(exported.folder), json.dumps(TEXTS)],
+        [sys.executable, "-c", FRESH_PROCESS, str(exported.directory), json.dumps(TEXTS)],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
     )
     assert finished.returncode == 0, finished.stderr
-    answers = json.loads(finished.stdout.splitlines()[-1])
+    outputs = json.loads(finished.stdout.splitlines()[-1])
 
-    expected = probabilities_of(exported.classifier.predict(list(TEXTS), verbose=0))
-    assert np.ptp(expected, axis=0).max() > 0.25  # the texts have different predictions
-    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
-    np.testing.assert_allclose(answers["score"], expected.max(axis=-1), atol=1e-5)
-    best = exported.classifier.classify(list(TEXTS))
-    assert answers["label"] == [answer["label"] for answer in best]
+    expected = softmax(exported.classifier.predict(list(TEXTS), verbose=0))
+    assert np.ptp(expected, axis=0).max() > 0.25  # The predictions differ between texts.
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs["score"], expected.max(axis=-1), atol=1e-5)
+    predictions = exported.classifier.classify(list(TEXTS))
+    assert outputs["label"] == [prediction["label"] for prediction in predictions]
 
 
 @pytest.mark.parametrize(
-    ("strange", "plain"),
+    ("unusual", "plain"),
     [
         (b"\xff\xfethe \xc3cat\x80", b"the cat"),
         (b"the\x00 cat", b"the cat"),
-        (b"the cat sat " * 8500, b"the cat sat " * 50),  # 100 kB, cut to 48 tokens
+        (b"the cat sat " * 8500, b"the cat sat " * 50),  # 100 kB, truncated to 48 tokens
         ("the\u200b cat".encode(), b"the cat"),
     ],
     ids=["invalid UTF-8", "NUL", "100 kB", "zero-width space"],
 )
-def test_strange_texts_are_read_as_the_plain_ones(serve_text, strange, plain):
+def test_unusual_texts_match_plain_texts(serve_text, unusual, plain):
     np.testing.assert_allclose(
-        serve_text(strange)["probabilities"], serve_text(plain)["probabilities"], atol=1e-5
+        serve_text(unusual)["probabilities"], serve_text(plain)["probabilities"], atol=1e-5
     )
 
 
-def test_ids_give_the_same_numbers_however_a_server_pads_them(exported, serve_ids, serve_text):
+def test_serve_ids_is_independent_of_padding(exported, serve_ids, serve_text):
     texts = ["the cat", "unbelievable cat"]
     features = exported.classifier.preprocessor(texts)
     ids, mask = features["token_ids"], features["padding_mask"]
     assert not mask.all()
     expected = serve_text(*texts)["probabilities"]
-    padded_by_server = np.where(mask, ids, ids[0, 0])  # a batch's first id, [CLS]
+    padded_by_server = np.where(mask, ids, ids[0, 0])  # the first id of the batch, [CLS]
     for padded in (ids, padded_by_server, np.pad(ids, ((0, 0), (0, 9)), constant_values=2)):
-        answers = serve_ids(padded)
-        np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
-        np.testing.assert_allclose(probabilities_of(answers["logits"]), expected, atol=1e-5)
-    assert answers["label"].dtype == object
+        outputs = serve_ids(padded)
+        np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+        np.testing.assert_allclose(softmax(outputs["logits"]), expected, atol=1e-5)
+    assert outputs["label"].dtype == object
 
 
-def test_weights_are_stored_once_and_exactly(exported):
-    reader = tf.train.load_checkpoint(str(exported.folder / "variables" / "variables"))
+def test_weights_are_stored_exactly_once(exported):
+    reader = tf.train.load_checkpoint(str(exported.directory / "variables" / "variables"))
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith("weights/")]
     stored = sorted(reader.get_tensor(name).tobytes() for name in names)
     weights = [np.asarray(w, "float32") for w in exported.classifier.trainable_weights]
     assert stored == sorted(weight.tobytes() for weight in weights)
 
-    data = exported.folder / "variables" / "variables.data-00000-of-00001"
+    data = exported.directory / "variables" / "variables.data-00000-of-00001"
     assert data.stat().st_size < sum(weight.nbytes for weight in weights) + 4000
 
 
-def test_the_encoder_is_stored_once_for_all_signatures(exported, loaded):
+def test_signatures_share_the_encoder_graph(exported, loaded):
     saved_model = saved_model_pb2.SavedModel()
-    saved_model.ParseFromString((exported.folder / "saved_model.pb").read_bytes())
+    saved_model.ParseFromString((exported.directory / "saved_model.pb").read_bytes())
     (meta_graph,) = saved_model.meta_graphs
     functions = meta_graph.graph_def.library.function
     activations = [node for function in functions for node in function.node_def if node.op == "Erf"]
@@ -136,11 +136,11 @@ def test_the_encoder_is_stored_once_for_all_signatures(exported, loaded):
     assert len(activations) == exported.classifier.config.num_layers
 
 
-def test_no_file_names_a_path_of_this_machine(exported):
+def test_export_contains_no_local_paths(exported):
     paths = {
         os.fsencode(path)
         for path in (
-            exported.folder.parent,
+            exported.directory.parent,
             Path.cwd(),
             Path.home(),
             sys.prefix,
@@ -148,10 +148,10 @@ def test_no_file_names_a_path_of_this_machine(exported):
         )
         if str(path) != "/"
     }
-    files = [path for path in exported.folder.rglob("*") if path.is_file()]
+    files = [path for path in exported.directory.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"saved_model.pb", "variables.index"}
     mentions = [(path.name, name) for path in files for name in paths if name in path.read_bytes()]
     assert mentions == []
-    assert not (exported.folder / "assets").is_dir() or not any(
-        (exported.folder / "assets").iterdir()
+    assert not (exported.directory / "assets").is_dir() or not any(
+        (exported.directory / "assets").iterdir()
     )

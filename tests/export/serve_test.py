@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The export needs no Python: a C program computes the same numbers."""
+"""The export runs without Python: a C program computes the same outputs."""
 
 import shutil
 import subprocess
@@ -22,45 +22,52 @@ TEXTS = ["the cat sat on the mat", "", "naïve café, ÉTÉ?", "many words " * 6
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    program = tmp_path_factory.mktemp("server") / "serve"
+def serve_program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("server") / "serve"
     libraries = tf.sysconfig.get_lib()
     names = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
     subprocess.run(
         [
-            "gcc", "-O1", "-Wall", "-Werror", "-o", program, Path(__file__).with_name("serve.c"),
+            "gcc", "-O1", "-Wall", "-Werror", "-o", path, Path(__file__).with_name("serve.c"),
             f"-I{tf.sysconfig.get_include()}", f"-L{libraries}", f"-Wl,-rpath,{libraries}",
             *(f"-l:{name}" for name in names),
         ],
         check=True,
     )  # fmt: skip
-    return program
+    return path
 
 
-def names_in_graph(folder):
-    """What the signature's input and outputs are called in the graph, as a server reads it."""
+def read_graph_names(directory):
+    """Returns the names of the signature's input and outputs in the graph."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(directory))
     signature = meta_graph.signature_def["serving_default"]
     operation, label = signature.outputs["label"].name.split(":")
     score = signature.outputs["score"].name.split(":")[1]
     return [signature.inputs["text"].name.split(":")[0], operation, label, score]
 
 
-def test_a_c_program_gives_the_numbers_of_predict(exported, server):
+def test_c_program_matches_classify(exported, serve_program):
     libraries = sorted(Path(tf_text.__file__).parent.glob("python/ops/*.so"))
     finished = subprocess.run(
-        [server, exported.folder, *names_in_graph(exported.folder), *libraries, "--", *TEXTS],
+        [
+            serve_program,
+            exported.directory,
+            *read_graph_names(exported.directory),
+            *libraries,
+            "--",
+            *TEXTS,
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
-    *answers, scalar = finished.stdout.splitlines()
-    labels, scores = zip(*(answer.split("\t") for answer in answers), strict=True)
+    *lines, scalar = finished.stdout.splitlines()
+    labels, scores = zip(*(line.split("\t") for line in lines), strict=True)
 
     expected = exported.classifier.classify(TEXTS)
-    assert list(labels) == [answer["label"] for answer in expected]
-    scores_of_python = [answer["score"] for answer in expected]
-    np.testing.assert_allclose(np.array(scores, float), scores_of_python, atol=1e-5)
+    assert list(labels) == [prediction["label"] for prediction in expected]
+    expected_scores = [prediction["score"] for prediction in expected]
+    np.testing.assert_allclose(np.array(scores, float), expected_scores, atol=1e-5)
     assert scalar == "scalar: invalid argument"

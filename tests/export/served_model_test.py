@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An export says what it answers, and answers rows of its fields as its task does."""
+"""An export describes its task and returns the task's predictions."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.training.serving.model_server import check_task_matches_export
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 TASK_FILE = Path("assets.extra", "task.json")
-# Hangul in one code point and in several, an emoji of several, marks, and from right to left
+# Hangul as one and as multiple code points, a multi-code-point emoji, marks, right-to-left text
 TEXT = "한\u1112\u1161\u11ab the 👩\u200d💻 cat e\u0301 ﷺ mat \u202eשלום 🏔"
 ROWS = {
     "pairs": [
@@ -46,61 +46,78 @@ ROWS = {
 }
 
 
-def rounded(answer):
-    """An answer whose numbers can be compared, and without what an export adds."""
-    if isinstance(answer, dict):
-        # (Without class names, an export has ids as strings.)
-        answer = {**answer, "label": str(answer["label"])} if "label" in answer else answer
-        return {key: rounded(value) for key, value in answer.items() if key != "probabilities"}
-    if isinstance(answer, list):
-        return list(map(rounded, answer))
-    return pytest.approx(answer, abs=1e-4) if isinstance(answer, float) else answer
+def to_comparable(prediction):
+    """Returns a prediction with approximate numbers, without the outputs that an export adds."""
+    if isinstance(prediction, dict):
+        # Without class names, an export has the ids as strings.
+        prediction = (
+            {**prediction, "label": str(prediction["label"])}
+            if "label" in prediction
+            else prediction
+        )
+        return {
+            key: to_comparable(value) for key, value in prediction.items() if key != "probabilities"
+        }
+    if isinstance(prediction, list):
+        return list(map(to_comparable, prediction))
+    return pytest.approx(prediction, abs=1e-4) if isinstance(prediction, float) else prediction
 
 
-def test_a_saved_model_of_others_is_refused(tmp_path):
+def test_other_saved_models_raise(tmp_path):
     tf = pytest.importorskip("tensorflow")
     tf.saved_model.save(tf.Module(), str(tmp_path))
     with pytest.raises(
-        ValueError, match=r"must have the signature serving_default.*Received: \[\]"
+        ValueError,
+        match=r"must have the signature serving_default, as written by `export`. Received: \[\]",
     ):
         ServedModel(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_an_export_says_what_it_answers(kind, tmp_path):
-    task, rows = served_tasks.make(kind).task, ROWS[kind]
+def test_export_describes_and_matches_task(kind, tmp_path):
+    task, rows = served_tasks.make_served_task(kind).task, ROWS[kind]
     task.export(tmp_path / "1", warm_up=False, pair=kind == "pairs")
-    said = json.loads((tmp_path / "1" / TASK_FILE).read_text())
-    assert (said["task"], said["predict_method"]) == (type(task).__name__, task.predict_method)
+    description = json.loads((tmp_path / "1" / TASK_FILE).read_text())
+    assert (description["task"], description["predict_method"]) == (
+        type(task).__name__,
+        task.predict_method,
+    )
     optional_fields = task.optional_fields if kind == "pairs" else ()
-    assert said["fields"] == [*task.fields, *optional_fields]
-    assert said["list_fields"] == list(task.list_fields)
-    # One by one, since the tagger itself takes either texts or words
-    expected = [rounded(answer) for row in rows for answer in task.predict_rows([row])]
+    assert description["fields"] == [*task.fields, *optional_fields]
+    assert description["list_fields"] == list(task.list_fields)
+    # Rows are predicted one by one because the tagger itself accepts either texts or words.
+    expected = [
+        to_comparable(prediction) for row in rows for prediction in task.predict_rows([row])
+    ]
     served = ServedModel(tmp_path / "1")
     texts = [row for row in rows if all(isinstance(row[name], str) for name in task.fields[:1])]
-    same = len(rows[0].get("choices", ()))
+    num_choices = len(rows[0].get("choices", ()))
     check_task_matches_export(
-        task, served, [row for row in texts if len(row.get("choices", ())) == same]
+        task, served, [row for row in texts if len(row.get("choices", ())) == num_choices]
     )
-    assert rounded(served.predict_rows([{**row, "id": 7} for row in rows])) == expected
+    assert to_comparable(served.predict_rows([{**row, "id": 7} for row in rows])) == expected
     assert served.predict_rows([]) == []
     assert served.tokenizer.get_config() == task.preprocessor.tokenizer.get_config()
     (tmp_path / "1" / TASK_FILE).write_text('{"task": "TextClassifier"}')
     with pytest.raises(ValueError, match=r"task\.json is invalid: KeyError\('requests'\)"):
         ServedModel(tmp_path / "1")
     (tmp_path / "1" / TASK_FILE).unlink()
-    with pytest.raises(ValueError, match=r"written by `export`: .*task\.json is missing"):
+    with pytest.raises(
+        ValueError,
+        match=r"filepath must be a directory written by `export`: .*task\.json is missing",
+    ):
         ServedModel(tmp_path / "1")
     if kind == "pairs":
-        with pytest.raises(ValueError, match=r"must be a string or a list of strings.*\(row 0\)"):
+        with pytest.raises(
+            ValueError, match=r"must be a string or a list of strings, .* Received: {.*} \(row 0\)"
+        ):
             served.predict_rows([{"text": ["a"], "text_pair": "b"}])
         with pytest.raises(ValueError, match=r"Row 1 must have text_pair\. Received: text"):
             served.predict_rows([rows[0], {"text": "a"}])
 
 
-def test_multi_label_answers_match_task(tmp_path):
-    """Also of a pair, in the order of their probabilities, and none where none applies."""
+def test_multi_label_predictions_match_task(tmp_path):
+    """Includes pairs, labels sorted by probability, and predictions without labels."""
     task = make_classifier(class_names=["a", "b", "größer"], multi_label=True)
     texts = ["the cat sat", "a mat", "", "the", "7 9", "c a t", "on the mat", "z"]
     rows = [{"text": text, "text_pair": pair} for text in texts for pair in texts[:3]]
@@ -108,7 +125,7 @@ def test_multi_label_answers_match_task(tmp_path):
     task.thresholds = tuple(np.median(probabilities, axis=0).tolist())
     task.export(tmp_path / "1", warm_up=False, pair=True)
     served = ServedModel(tmp_path / "1")
-    answers = task.predict_rows(rows)
-    assert {len(answer) for answer in answers} >= {0, 1, 2}
-    assert served.predict_rows(rows) == list(map(rounded, answers))
+    predictions = task.predict_rows(rows)
+    assert {len(prediction) for prediction in predictions} >= {0, 1, 2}
+    assert served.predict_rows(rows) == list(map(to_comparable, predictions))
     check_task_matches_export(task, served, rows[:9])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of served task at miniature size, and requests to each of its signatures."""
+"""Small served tasks of every kind, with requests to each of their signatures."""
 
 import dataclasses
 import functools
@@ -38,16 +38,16 @@ CHOICES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Served:
-    """A task and the functions that an export of it has.
+class ServedTask:
+    """A task and the signature functions of its export.
 
     Args:
-        task: On the TensorFlow backend.
-        options: Of the export.
-        functions: What an export traces and writes down, by signature.
-        requests: To each signature, requests of unequal lengths and of several rows.
-        splits: Whether a request of any number of rows can be answered in parts.
-        bare: The signatures of one output, whose predictions are bare values in REST.
+        task: Task on the TensorFlow backend.
+        options: Export options.
+        functions: Exported functions by signature name.
+        requests: For each signature, requests with multiple rows of unequal lengths.
+        splits: Whether the server can split a large request.
+        bare: Signatures with a single output. In REST, their predictions are bare values.
     """
 
     task: Any
@@ -63,43 +63,43 @@ class Served:
 
     @functools.cached_property
     def signatures(self) -> dict[str, Any]:
-        """The functions, called by the names of their inputs."""
+        """The functions with keyword arguments."""
 
-        def by_name(function: Any) -> Any:
+        def accept_keywords(function: Any) -> Any:
             specs = function.input_signature
             return lambda **inputs: function(*(inputs[spec.name] for spec in specs))
 
-        return {name: by_name(function) for name, function in self.functions.items()}
+        return {name: accept_keywords(function) for name, function in self.functions.items()}
 
 
 def strings(rows: Any) -> np.ndarray:
-    """Lists of strings of one length as TensorFlow takes them."""
+    """Encodes equally long lists of strings for TensorFlow."""
     encoded = np.char.encode(np.array(rows), "utf-8")
     return encoded.astype(object)
 
 
-def counted(name: str, rows: list[list[str]]) -> Tensors:
-    """Rows of strings, filled up with empty ones, and how many each has."""
+def pad_and_count(name: str, rows: list[list[str]]) -> Tensors:
+    """Pads rows of strings with empty strings, and counts the strings in each row."""
     width = max(map(len, rows))
-    filled = [[*row, *[""] * (width - len(row))] for row in rows]
+    padded = [[*row, *[""] * (width - len(row))] for row in rows]
     counts = [sum(map(bool, row)) for row in rows]
-    return {name: strings(filled), f"num_{name}": np.array(counts, "int32")}
+    return {name: strings(padded), f"num_{name}": np.array(counts, "int32")}
 
 
-def ids(features: Any, *names: str) -> Tensors:
+def select_ids(features: Any, *names: str) -> Tensors:
     return {name: np.asarray(features[name]) for name in names}
 
 
 @functools.cache
-def make(kind: str) -> Served:
-    """A served task of one of the kinds of `KINDS`: the same for all tests, which trace it once."""
+def make_served_task(kind: str) -> ServedTask:
+    """Creates a served task of a kind. All tests share it, so it is traced only once."""
     return KINDS[kind]()
 
 
 def _texts(*columns: str) -> list[Tensors]:
     return [
-        {name: strings(texts) for name, texts in zip(columns, both, strict=False)}
-        for both in zip(TEXTS, PAIRS, strict=True)
+        {name: strings(texts) for name, texts in zip(columns, values, strict=False)}
+        for values in zip(TEXTS, PAIRS, strict=True)
     ]
 
 
@@ -128,7 +128,7 @@ def _example(features: dict[str, bytes]) -> bytes:
     ).SerializeToString()
 
 
-def _classifier(pair: bool, num_classes: int) -> Served:
+def _classifier(pair: bool, num_classes: int) -> ServedTask:
     names = CLASS_NAMES if num_classes > 1 else None
     task = make_classifier(num_classes=num_classes)
     options = dataclasses.replace(OPTIONS, pair=pair, class_names=names)
@@ -140,26 +140,26 @@ def _classifier(pair: bool, num_classes: int) -> Served:
     requests = {
         "serving_default": texts,
         "serve_examples": _examples(texts),
-        "serve_ids": [ids(f, *id_names) for f in features],
+        "serve_ids": [select_ids(f, *id_names) for f in features],
     }
     bare = () if names else ("serving_default", "serve_examples")
     functions = task.serving_signatures(options)
-    return Served(task, options, functions, requests, splits=True, bare=bare)
+    return ServedTask(task, options, functions, requests, splits=True, bare=bare)
 
 
-def _embedder() -> Served:
+def _embedder() -> ServedTask:
     classifier = make_classifier(num_classes=2)
     task = keras_bert.TextEmbedder(classifier.backbone, preprocessor=classifier.preprocessor)
     features = [task.preprocessor(texts) for texts in TEXTS]
     requests = {
         "serving_default": _texts("text"),
-        "serve_ids": [ids(f, "token_ids") for f in features],
+        "serve_ids": [select_ids(f, "token_ids") for f in features],
     }
     functions = task.serving_signatures(OPTIONS)
-    return Served(task, OPTIONS, functions, requests, splits=True, bare=("serving_default",))
+    return ServedTask(task, OPTIONS, functions, requests, splits=True, bare=("serving_default",))
 
 
-def _tagger() -> Served:
+def _tagger() -> ServedTask:
     from keras_bert.data import TokenClassifierPreprocessor
 
     classifier = make_classifier(num_classes=3)
@@ -171,24 +171,24 @@ def _tagger() -> Served:
     )
     kernel = task.head.dense.kernel
     kernel.assign(np.random.default_rng(1).normal(0, 0.5, kernel.shape))
-    words = [counted("words", rows) for rows in WORDS]
+    words = [pad_and_count("words", rows) for rows in WORDS]
     requests = {
         "serving_default": _texts("text"),
         "serve_tags": _texts("text"),
         "serve_counted_words": words,
-        # Of one width, for a server that does not pad
+        # All rows have the same width, for a server that does not pad.
         "serve_words": [
             {"words": strings(rows)}
             for rows in ([["the", "cat", ""], ["a", "mat", "a"]], [["b", "b", "b"]])
         ],
-        "serve_ids": [ids(classifier.preprocessor(texts), "token_ids") for texts in TEXTS],
+        "serve_ids": [select_ids(classifier.preprocessor(texts), "token_ids") for texts in TEXTS],
     }
     options = dataclasses.replace(OPTIONS, class_names=CLASS_NAMES)
     functions = task.serving_signatures(options)
-    return Served(task, options, functions, requests, splits=False, bare=("serve_tags",))
+    return ServedTask(task, options, functions, requests, splits=False, bare=("serve_tags",))
 
 
-def _answerer() -> Served:
+def _answerer() -> ServedTask:
     task = make_answerer()
     preprocessor = task.preprocessor
     texts = [
@@ -200,12 +200,12 @@ def _answerer() -> Served:
     ]
     requests = {
         "serving_default": texts,
-        "serve_ids": [ids(f, "token_ids", "segment_ids") for f in features],
+        "serve_ids": [select_ids(f, "token_ids", "segment_ids") for f in features],
     }
-    return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=True)
+    return ServedTask(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=True)
 
 
-def _chooser() -> Served:
+def _chooser() -> ServedTask:
     from keras_bert.data import MultipleChoicePreprocessor
 
     classifier = make_classifier(num_classes=1)
@@ -214,12 +214,12 @@ def _chooser() -> Served:
     task.head.dense.kernel.assign(classifier.head.dense.kernel)
     texts = [["the cat sat", "a"], ["unbelievable"], ["", "the " * 5]]
     rows = list(zip(texts, CHOICES, strict=True))
-    choices = [counted("choices", own) for own in CHOICES]
+    choices = [pad_and_count("choices", own) for own in CHOICES]
     requests = {
         "serve_counted_choices": [
             {"text": strings(text), **own} for text, own in zip(texts, choices, strict=True)
         ],
-        # Of one width, for a server that does not pad
+        # All rows have the same width, for a server that does not pad.
         "serving_default": [
             {"text": strings(text), "choices": strings(own)}
             for text, own in (
@@ -228,9 +228,9 @@ def _chooser() -> Served:
                 ([""], [["", "", ""]]),
             )
         ],
-        "serve_ids": [ids(preprocessor(*row), "token_ids", "segment_ids") for row in rows],
+        "serve_ids": [select_ids(preprocessor(*row), "token_ids", "segment_ids") for row in rows],
     }
-    return Served(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=False)
+    return ServedTask(task, OPTIONS, task.serving_signatures(OPTIONS), requests, splits=False)
 
 
 KINDS = {
@@ -241,5 +241,5 @@ KINDS = {
     "answerer": _answerer,
     "chooser": _chooser,
 }
-# One for each form of rows: the others have the texts of `pairs`.
-FORMS_OF_ROWS = ("pairs", "tagger", "answerer", "chooser")
+# One kind per form of input. The other kinds have the same texts as `pairs`.
+KINDS_BY_INPUT_FORM = ("pairs", "tagger", "answerer", "chooser")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that TensorFlow Serving reads beside a SavedModel."""
+"""The files that TensorFlow Serving reads in addition to a SavedModel."""
 
 import re
 from pathlib import Path
@@ -14,13 +14,13 @@ from keras_bert.export.server_files import (  # noqa: E402
     write_batching_parameters,
     write_warm_up_requests,
 )
-from tests.export.served_tasks import FORMS_OF_ROWS  # noqa: E402
+from tests.export.served_tasks import KINDS_BY_INPUT_FORM  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
-def length_of(inputs):
-    """Ids of a request's rows, or words."""
+def read_length(inputs):
+    """Returns the number of ids or words per row of a request."""
     if "token_ids" in inputs:
         return inputs["token_ids"].shape[-1]
     if "words" in inputs:
@@ -31,7 +31,7 @@ def length_of(inputs):
     return len(inputs["text" if "text" in inputs else "context"][0].split())
 
 
-@pytest.mark.parametrize("served", FORMS_OF_ROWS, indirect=True)
+@pytest.mark.parametrize("served", KINDS_BY_INPUT_FORM, indirect=True)
 def test_warm_up_covers_lengths_and_signatures(served, tmp_path):
     prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     write_warm_up_requests(tmp_path, served.functions, served.task, served.options)
@@ -42,8 +42,8 @@ def test_warm_up_covers_lengths_and_signatures(served, tmp_path):
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
         name, count = request.model_spec.signature_name, len(next(iter(inputs.values())))
         rows[name].add(count)
-        lengths[name].add(length_of(inputs))
-        if count < 32:  # the rest takes long, and is alike
+        lengths[name].add(read_length(inputs))
+        if count < 32:  # Larger requests are similar, but take long.
             outputs = served.signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
             assert {len(value) for value in outputs.values()} == {count}
     longest = served.task.preprocessor.sequence_length
@@ -73,26 +73,28 @@ def test_batching_parameters(tmp_path, splits):
         assert allowed == [1, 2, 4, 8, 16, 24]
 
 
-def test_the_documented_proxy_knows_every_input(served):
-    """What it does not know it refuses; tests/export/serving_proxy_test.py runs it."""
-    folder = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
-    source = (folder / "predict.js").read_text()
+def test_documented_proxy_accepts_all_inputs(served):
+    """The proxy rejects unknown inputs. tests/export/serving_proxy_test.py runs it."""
+    directory = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
+    source = (directory / "predict.js").read_text()
     inputs = dict(re.findall(r"^ +(\w+): (\['\w+', \w+\]),$", source, re.MULTILINE))
-    alone = dict(re.findall(r"(\w+): '(\w+)'", source))
-    (dimensions,) = re.findall(r"set \$ids_dimensions (\d);", (folder / "nginx.conf").read_text())
+    single_inputs = dict(re.findall(r"(\w+): '(\w+)'", source))
+    (dimensions,) = re.findall(
+        r"set \$ids_dimensions (\d);", (directory / "nginx.conf").read_text()
+    )
     assert dimensions == "1"
     for name, function in served.functions.items():
         if name == "serve_examples":
-            continue  # for `:classify`, whose examples have the texts by name
+            continue  # Only for `:classify`. Its examples contain texts by name.
         for spec in function.input_signature:
             kind = "string" if spec.dtype == tf.string else "number"
             rank = "null" if spec.name in ("token_ids", "segment_ids") else spec.shape.rank - 1
             assert inputs[spec.name] == f"['{kind}', {rank}]"
         if len(function.input_signature) == 1:
-            assert alone.get(name, "text") == function.input_signature[0].name
+            assert single_inputs.get(name, "text") == function.input_signature[0].name
 
 
-def test_an_export_has_both_files(exported):
-    lines = (exported.folder / "batching_params.pbtxt").read_text().splitlines()
+def test_export_has_server_files(exported):
+    lines = (exported.directory / "batching_params.pbtxt").read_text().splitlines()
     assert "max_execution_batch_size { value: 32 }" in lines
-    assert (exported.folder / WARM_UP_FILE).stat().st_size > 0
+    assert (exported.directory / WARM_UP_FILE).stat().st_size > 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of docs/serving: the gRPC client against a gRPC server, a file for the server."""
+"""Runs the gRPC client and checks the config file in docs/serving."""
 
 import concurrent.futures
 import re
@@ -15,23 +15,23 @@ pytest.importorskip("tensorflow_serving.apis.prediction_service_pb2_grpc")
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc  # noqa: E402
 from tensorflow_serving.config import model_server_config_pb2  # noqa: E402
 
-grpc = prediction_service_pb2_grpc.grpc  # it comes with the stubs
+grpc = prediction_service_pb2_grpc.grpc  # The stubs import grpc.
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 PAGES = Path(__file__).parents[2] / "docs" / "serving"
 
 
-def example_of_page(page, name, language):
+def read_example(page, name, language):
     text = (PAGES / page).read_text(encoding="utf-8")
     return re.search(rf"<!-- {name} -->\n```{language}\n(.*?)```", text, re.DOTALL)[1]
 
 
 class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Answers as TensorFlow Serving does, from a SavedModel."""
+    """Serves a SavedModel's predictions like TensorFlow Serving."""
 
-    def __init__(self, folder):
-        self.loaded = tf.saved_model.load(str(folder))
+    def __init__(self, directory):
+        self.loaded = tf.saved_model.load(str(directory))
         self.models = []
 
     def Predict(self, request, context):
@@ -44,9 +44,9 @@ class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
         return response
 
 
-def test_the_example_gets_the_answers_of_the_model(exported):
-    example = example_of_page("api.md", "gRPC example", "python")
-    predictor = Predictor(exported.folder)
+def test_grpc_example_matches_classify(exported):
+    example = read_example("api.md", "gRPC example", "python")
+    predictor = Predictor(exported.directory)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(predictor, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -59,18 +59,18 @@ def test_the_example_gets_the_answers_of_the_model(exported):
         server.stop(None).wait()
     assert predictor.models == ["sst2"]
     expected = exported.classifier.classify(variables["texts"])
-    assert variables["labels"] == [answer["label"] for answer in expected]
-    best = variables["probabilities"].max(axis=-1)
-    np.testing.assert_allclose(best, [answer["score"] for answer in expected], atol=1e-5)
+    assert variables["labels"] == [prediction["label"] for prediction in expected]
+    scores = variables["probabilities"].max(axis=-1)
+    np.testing.assert_allclose(scores, [prediction["score"] for prediction in expected], atol=1e-5)
 
 
-def test_the_models_file_has_the_fields_of_the_server():
+def test_model_config_file_example():
     config = model_server_config_pb2.ModelServerConfig()
     models = config.model_config_list.config
     sst2 = models.add(name="sst2", base_path="/models/sst2", model_platform="tensorflow")
     sst2.model_version_policy.specific.versions.extend([3, 4])
     sst2.version_labels.update(stable=3, canary=4)
     models.add(name="squad", base_path="/models/squad", model_platform="tensorflow")
-    # In any order, which that of labels is
-    example = example_of_page("tensorflow_serving.md", "model_config_file", "text")
+    # Compare sorted words because the order of labels is arbitrary.
+    example = read_example("tensorflow_serving.md", "model_config_file", "text")
     assert sorted(example.split()) == sorted(str(config).split())

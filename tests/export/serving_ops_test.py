@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that a server would refuse are errors at export."""
+"""Graphs that TensorFlow Serving cannot run raise errors at export."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from keras_bert.export.saved_model import check_graph, check_serving_ops  # noqa
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
-def graph_of(function, *values):
+def make_graph(function, *values):
     return tf.function(function).get_concrete_function(*values).graph.as_graph_def()
 
 
@@ -28,20 +28,20 @@ def trim(text):
         (trim, ["a b"], "RoundRobinTrim"),
     ],
 )
-def test_an_operation_that_older_servers_lack_is_named(function, value, operation):
-    graph = graph_of(function, tf.constant(value))
+def test_unsupported_op_error_includes_name(function, value, operation):
+    graph = make_graph(function, tf.constant(value))
     with pytest.raises(ExportError, match=operation):
         check_graph(graph)
 
 
-def test_a_function_for_xla_is_named():
-    island = tf.function(lambda x: x * x + 1, jit_compile=True)
-    graph = graph_of(lambda x: island(x) + 1, tf.constant(1.0))
+def test_xla_function_raises():
+    xla_function = tf.function(lambda x: x * x + 1, jit_compile=True)
+    graph = make_graph(lambda x: xla_function(x) + 1, tf.constant(1.0))
     with pytest.raises(ExportError, match="compiled by XLA"):
         check_graph(graph)
 
 
-def test_the_check_reads_saved_models(tmp_path):
+def test_check_serving_ops_reads_saved_models(tmp_path):
     module = tf.Module()
     module.sound = tf.function(
         lambda x: tf.audio.encode_wav(x, 8000),

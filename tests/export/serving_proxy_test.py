@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy of docs/serving/proxy: nginx before a server that notes what reaches it."""
+"""Runs the nginx proxy of docs/serving/proxy in front of a server that records requests."""
 
 import gzip
 import http.client
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
+DIRECTORY = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MODULE = Path(NGINX or "/usr/sbin/nginx").parents[1] / "lib/nginx/modules/ngx_http_js_module.so"
 PREDICT = "/v1/models/sst2:predict"
-# Folders that nginx needs
+# Directories that nginx needs
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 pytestmark = [
@@ -29,12 +29,12 @@ pytestmark = [
         reason="nginx and libnginx-mod-http-js are not installed",
     ),
 ]
-# What has reached the server
+# Requests that reached the server
 RECEIVED = []
 
 
-class Server(http.server.BaseHTTPRequestHandler):
-    """Notes the path, the headers and the body of each request."""
+class RecordingServer(http.server.BaseHTTPRequestHandler):
+    """Records the path, headers and body of each request."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -56,27 +56,30 @@ class Server(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def port(tmp_path_factory):
     """The port of the proxy."""
-    folder = tmp_path_factory.mktemp("nginx")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    directory = tmp_path_factory.mktemp("nginx")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RecordingServer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = (FOLDER / "nginx.conf").read_text()
+    config = (DIRECTORY / "nginx.conf").read_text()
     paths = "".join(f"{name}_temp_path {name};" for name in TEMPORARY)
-    for written, own in (
-        ("load_module modules/ngx_http_js_module.so;", f"load_module {MODULE}; pid {folder}/pid;"),
+    for documented, replacement in (
+        (
+            "load_module modules/ngx_http_js_module.so;",
+            f"load_module {MODULE}; pid {directory}/pid;",
+        ),
         ("http {", f"http {{ access_log off; {paths}"),
         ("server 127.0.0.1:8501;", f"server 127.0.0.1:{server.server_address[1]};"),
         ("listen 8080;", f"listen 127.0.0.1:{port};"),
     ):
-        assert config.count(written) == 1, written
-        config = config.replace(written, own)
-    (folder / "nginx.conf").write_text(config)
-    shutil.copy(FOLDER / "predict.js", folder)
-    log = folder / "error.log"
+        assert config.count(documented) == 1, documented
+        config = config.replace(documented, replacement)
+    (directory / "nginx.conf").write_text(config)
+    shutil.copy(DIRECTORY / "predict.js", directory)
+    log = directory / "error.log"
     proxy = subprocess.Popen(
-        [NGINX, "-p", folder, "-c", folder / "nginx.conf", "-e", log, "-g", "daemon off;"]
+        [NGINX, "-p", directory, "-c", directory / "nginx.conf", "-e", log, "-g", "daemon off;"]
     )
     try:
         for _ in range(200):
@@ -95,7 +98,7 @@ def port(tmp_path_factory):
 
 @pytest.fixture
 def send(port):
-    """Sends a request to the proxy; returns status, body and what the server has received."""
+    """Sends a request through the proxy. Returns the status, the body and the recorded requests."""
 
     def send(body, path=PREDICT, method="POST", **headers):
         RECEIVED.clear()
@@ -103,10 +106,10 @@ def send(port):
         chunked = not isinstance(body, (str, bytes, type(None)))
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, headers, encode_chunked=chunked)
-        answer = connection.getresponse()
-        received = answer.status, answer.read().decode(), list(RECEIVED)
+        response = connection.getresponse()
+        result = response.status, response.read().decode(), list(RECEIVED)
         connection.close()
-        return received
+        return result
 
     return send
 
@@ -124,13 +127,13 @@ def send(port):
 def test_requests_reach_the_server(send, request_):
     status, body, received = send(json.dumps(request_), accept_encoding="gzip", x_secret="a")
     assert (status, json.loads(body)) == (418, {"predictions": ["ä"]})
-    ((path, headers, written),) = received
+    ((path, headers, content),) = received
     assert path == PREDICT
     assert headers.keys() == {"Host", "Connection", "Content-Length", "Content-Type"}
-    assert json.loads(written) == {"signature_name": "serving_default", **request_}
+    assert json.loads(content) == {"signature_name": "serving_default", **request_}
 
 
-def test_examples_versions_and_labels_reach_the_server(send):
+def test_versions_and_labels_reach_the_server(send):
     for path in ("/v1/models/a/versions/3:classify", "/v1/models/a/labels/stable:regress"):
         ((reached, _, body),) = send('{"examples": [{"text": "a"}]}', path)[2]
         assert reached == path
@@ -140,25 +143,25 @@ def test_examples_versions_and_labels_reach_the_server(send):
         assert (reached, body) == (path, "")
 
 
-def test_a_request_is_written_again_as_it_was_read(send):
-    """Two parsers may read two things from one text."""
+def test_proxy_reserializes_requests(send):
+    """Different parsers may read different values from the same text."""
     ((_, _, body),) = send('{"instances": [], "inst\\u0061nces": ["\\u0061", "\\ud800"]}')[2]
     assert body == '{"signature_name":"serving_default","instances":["a","\ufffd"]}'
 
 
-ALONE = "expected instances and signature_name alone"
-ROWS = "instances: expected a list of 1 to 1024 rows"
+UNKNOWN_FIELD = "expected instances and signature_name alone"
+ROW_COUNT = "instances: expected a list of 1 to 1024 rows"
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ('{"inputs": []}', ALONE),
-        ('{"in\\u0070uts": []}', ALONE),
-        ('{"instances": ["a"], "inputs": []}', ALONE),
-        ('{"instances": ["a"], "instances": []}', ROWS),
-        ('{"instances": []}', ROWS),
-        (json.dumps({"instances": ["a"] * 1025}), ROWS),
+        ('{"inputs": []}', UNKNOWN_FIELD),
+        ('{"in\\u0070uts": []}', UNKNOWN_FIELD),
+        ('{"instances": ["a"], "inputs": []}', UNKNOWN_FIELD),
+        ('{"instances": ["a"], "instances": []}', ROW_COUNT),
+        ('{"instances": []}', ROW_COUNT),
+        (json.dumps({"instances": ["a"] * 1025}), ROW_COUNT),
         ('{"instances": [["a"]]}', "instances[0]: text: expected string"),
         ('{"instances": ["a", [["a"]]]}', "instances[1]: text: expected string"),
         ('{"instances": [{"text": ["a"]}]}', "instances[0]: text: expected string"),
@@ -186,15 +189,15 @@ ROWS = "instances: expected a list of 1 to 1024 rows"
     ],
     ids=range(24),
 )
-def test_requests_that_end_the_server_do_not_reach_it(send, body, reason):
-    status, answer, received = send(body)
+def test_dangerous_requests_are_rejected(send, body, reason):
+    status, response, received = send(body)
     assert (status, received) == (400, [])
-    assert reason in json.loads(answer)["error"]
+    assert reason in json.loads(response)["error"]
 
 
-def test_compressed_and_large_requests_are_refused(send):
-    packed = gzip.compress(b'{"instances": ["a"]}')
-    assert send(packed, content_encoding="gzip")[::2] == (415, [])
+def test_compressed_and_large_requests_are_rejected(send):
+    compressed = gzip.compress(b'{"instances": ["a"]}')
+    assert send(compressed, content_encoding="gzip")[::2] == (415, [])
     huge = b'{"instances": ["' + b"a" * 1_100_000 + b'"]}'
     assert send(huge)[::2] == (413, [])
     assert send(iter([huge[:50_000], huge[50_000:]]), transfer_encoding="chunked")[::2] == (413, [])
@@ -202,7 +205,7 @@ def test_compressed_and_large_requests_are_refused(send):
     assert len(send(large)[2][0][2]) > len(large)
 
 
-def test_nothing_else_is_reached(send):
+def test_other_paths_are_rejected(send):
     for path in ("/monitoring/prometheus/metrics", "/checked" + PREDICT, "/v1/models/a/b:predict"):
         assert send('{"inputs": []}', path)[::2] == (404, [])
     assert send('{"inputs": []}', "/v1/models/sst2")[::2] == (403, [])

@@ -13,13 +13,13 @@ from tests import small_tasks
 
 def vocabulary() -> list[str]:
     pieces = [*string.ascii_lowercase, *string.digits, "the", "cat", "mat", "##able"]
-    continued = [f"##{letter}" for letter in string.ascii_lowercase]
-    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces, *continued, ",", "?", "中"]
+    continuations = [f"##{letter}" for letter in string.ascii_lowercase]
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *pieces, *continuations, ",", "?", "中"]
 
 
 def make_classifier(**arguments: Any) -> Any:
-    """A classifier of two layers whose answers differ between texts."""
-    # Import TensorFlow, which a run may lack; its tests are then left out after being collected
+    """Creates a classifier with two layers whose predictions differ between texts."""
+    # Import TensorFlow here. If it is missing, tests are collected and then skipped.
     from keras_bert.data.texts import TextClassifierPreprocessor
     from tests.text.small_tokenizers import make_tokenizer
 
@@ -33,7 +33,7 @@ def make_classifier(**arguments: Any) -> Any:
         preprocessor=TextClassifierPreprocessor(tokenizer, sequence_length=48),
         **arguments,
     )
-    # The same on every backend, unlike initial weights
+    # Initial weights differ between backends, so assign fixed weights.
     generator = np.random.default_rng(0)
     for weight in classifier.trainable_weights:
         mean = 1.0 if weight.name == "gamma" else 0.0
@@ -42,7 +42,7 @@ def make_classifier(**arguments: Any) -> Any:
 
 
 def make_answerer(**arguments: Any) -> Any:
-    """A question answerer on the same encoder, with windows of 24 tokens."""
+    """Creates a question answerer with the same encoder and windows of 24 tokens."""
     from keras_bert.data import QuestionAnswererPreprocessor
 
     classifier = make_classifier(num_classes=2)

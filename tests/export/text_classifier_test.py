@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors and warnings of the export of a classifier."""
+"""Errors and warnings when a classifier is exported."""
 
 import sys
 
@@ -26,17 +26,17 @@ def classifier():
         ({"dtype": "float16"}, "dtype must be one of float32, bfloat16"),
         ({"class_names": ["one"]}, "class_names must have 2 names, one per class"),
         ({"class_names": "no"}, "class_names must be a list or tuple of names"),
-        ({"max_batch_size": 0}, "max_batch_size must .*0"),
-        ({"chunk_tokens": 0}, "chunk_tokens must .*0"),
+        ({"max_batch_size": 0}, "max_batch_size must be an integer above 0. Received: 0"),
+        ({"chunk_tokens": 0}, "chunk_tokens must be an integer above 0. Received: 0"),
     ],
 )
-def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
+def test_invalid_arguments_raise(classifier, tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         classifier.export(tmp_path / "1", **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
+def test_options_of_other_formats_raise(classifier, tmp_path):
     pytest.importorskip("openvino")
     with pytest.raises(ValueError, match="must be one of float32, int8"):
         classifier.export(tmp_path / "model.xml", "openvino", dtype="bfloat16")
@@ -47,32 +47,36 @@ def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
-def test_quantized_weights_are_refused(tmp_path):
+def test_quantized_model_raises(tmp_path):
     quantized = make_classifier(num_classes=2)
     quantized.backbone.quantize("int8")
-    with pytest.raises(ExportError, match=r"quantized.*before"):
+    with pytest.raises(
+        ExportError,
+        match=r"A quantized model cannot be exported. Received: .* Export the model before it "
+        r"is quantized",
+    ):
         quantized.export(tmp_path / "1")
 
 
-def test_an_export_is_not_overwritten_unasked(exported):
+def test_existing_export_is_not_overwritten(exported):
     with pytest.raises(FileExistsError, match="overwrite=True"):
-        exported.classifier.export(exported.folder)
+        exported.classifier.export(exported.directory)
 
 
-def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeypatch):
-    folder = tmp_path / "model"
-    (folder / "assets.extra").mkdir(parents=True)
+def test_overwrite_warns_about_missing_version(classifier, tmp_path, monkeypatch):
+    directory = tmp_path / "model"
+    (directory / "assets.extra").mkdir(parents=True)
     for name in ("task.json", "tf_serving_warmup_requests"):
-        (folder / "assets.extra" / name).touch()
+        (directory / "assets.extra" / name).touch()
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
     with pytest.raises(ExportError, match="pip install tensorflow-serving-api"):
-        classifier.export(folder, overwrite=True, warm_up=True)
-    with pytest.warns(UserWarning, match="Received: 'model'") as warned:
-        classifier.export(folder, overwrite=True)
-    assert not any("serving-api" in str(warning.message) for warning in warned)
-    assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
-    assert {path.name for path in (folder / "assets.extra").iterdir()} == {
+        classifier.export(directory, overwrite=True, warm_up=True)
+    with pytest.warns(UserWarning, match="Received: 'model'") as recorded:
+        classifier.export(directory, overwrite=True)
+    assert not any("serving-api" in str(warning.message) for warning in recorded)
+    assert {path.name for path in directory.iterdir()} >= {"saved_model.pb", "variables"}
+    assert {path.name for path in (directory / "assets.extra").iterdir()} == {
         "task.json",
         "tokenizer.json",
     }
-    assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == [directory]

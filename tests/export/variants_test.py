@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports of pairs, regressions and other precisions. One backend is enough."""
+"""Exports with other precisions and merged weights. One backend is enough."""
 
 import numpy as np
 import pytest
@@ -10,28 +10,28 @@ tf = pytest.importorskip("tensorflow")
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
-FIRST = ["the cat", "", "many words " * 60, "a"]
+TEXTS = ["the cat", "", "many words " * 60, "a"]
 
 
-def size_of_weights(folder):
-    return sum(path.stat().st_size for path in (folder / "variables").glob("variables.data-*"))
+def weights_size(directory):
+    return sum(path.stat().st_size for path in (directory / "variables").glob("variables.data-*"))
 
 
-def test_bfloat16_is_close_at_half_the_size(exported, tmp_path):
+def test_bfloat16_halves_the_size(exported, tmp_path):
     exported.classifier.export(tmp_path / "1", dtype="bfloat16")
     signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
-    answers = signature(text=tf.constant(FIRST))
-    expected = exported.classifier.predict(FIRST, verbose=0)
+    outputs = signature(text=tf.constant(TEXTS))
+    expected = exported.classifier.predict(TEXTS, verbose=0)
     exponentials = np.exp(expected - expected.max(axis=-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    assert answers["probabilities"].dtype == tf.float32
-    np.testing.assert_allclose(answers["probabilities"], probabilities, atol=0.03)
-    assert size_of_weights(tmp_path / "1") < 0.6 * size_of_weights(exported.folder)
+    assert outputs["probabilities"].dtype == tf.float32
+    np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=0.03)
+    assert weights_size(tmp_path / "1") < 0.6 * weights_size(exported.directory)
 
 
-def test_a_low_rank_update_is_merged(tmp_path):
+def test_lora_is_merged(tmp_path):
     classifier = make_classifier(num_classes=2)
-    features = classifier.preprocessor(FIRST)
+    features = classifier.preprocessor(TEXTS)
     before = classifier(features)
     classifier.backbone.enable_lora(2)
     for weight in classifier.backbone.trainable_weights:
@@ -41,7 +41,7 @@ def test_a_low_rank_update_is_merged(tmp_path):
 
     classifier.export(tmp_path / "1")
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
-    answers = signatures["serve_ids"](token_ids=features["token_ids"])
-    np.testing.assert_allclose(answers["logits"], logits, atol=1e-4)
-    labels = [label.decode() for label in answers["label"].numpy()]
+    outputs = signatures["serve_ids"](token_ids=features["token_ids"])
+    np.testing.assert_allclose(outputs["logits"], logits, atol=1e-4)
+    labels = [label.decode() for label in outputs["label"].numpy()]
     assert labels == [str(index) for index in logits.argmax(axis=-1)]

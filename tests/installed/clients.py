@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that were written for other servers, at `keras-bert serve` with `tiny.py`'s models.
+"""Runs clients of other servers against `keras-bert serve` with the models of `tiny.py`.
 
     python clients.py http://localhost:8765
 
-The server has `export/1` as `sst2`, and `embedder.keras` as `minilm`.
+The server has `export/1` as `sst2` and `embedder.keras` as `minilm`.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import numpy as np
 
 import keras_bert
 
-# Not by `import`, for BUILD would have every test depend on them
+# importlib hides the imports from BUILD. Otherwise, every test would depend on these packages.
 libraries = ("openai", "huggingface_hub", "langchain_openai")
 openai, hugging_face, langchain = map(importlib.import_module, libraries)
 address = sys.argv[1]
@@ -24,18 +24,18 @@ options = {"model": "minilm", "base_url": f"{address}/v1", "api_key": "none"}
 client = openai.OpenAI(base_url=options["base_url"], api_key="none")
 assert {model.id for model in client.models.list()} == {"sst2", "minilm"}
 assert client.models.retrieve("minilm").id == "minilm"
-for asked in ({}, {"encoding_format": "float"}):
-    answer = client.embeddings.create(model="minilm", input=texts, **asked)
-    vectors = [one.embedding for one in answer.data]
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
-assert answer.usage.total_tokens == sum(len(text.split()) + 2 for text in texts), answer.usage
-refused = {}
-for asked in ({"model": "other", "input": "good"}, {"model": "minilm", "input": "good " * 100}):
+for arguments in ({}, {"encoding_format": "float"}):
+    response = client.embeddings.create(model="minilm", input=texts, **arguments)
+    actual = [item.embedding for item in response.data]
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+assert response.usage.total_tokens == sum(len(text.split()) + 2 for text in texts), response.usage
+errors = {}
+for arguments in ({"model": "other", "input": "good"}, {"model": "minilm", "input": "good " * 100}):
     try:
-        client.embeddings.create(**asked)
+        client.embeddings.create(**arguments)
     except openai.APIStatusError as error:
-        refused[type(error)] = error.param
-assert refused == {openai.NotFoundError: "model", openai.BadRequestError: "input"}, refused
+        errors[type(error)] = error.param
+assert errors == {openai.NotFoundError: "model", openai.BadRequestError: "input"}, errors
 
 embeddings = langchain.OpenAIEmbeddings(**options, check_embedding_ctx_length=False)
 np.testing.assert_allclose(embeddings.embed_documents(texts), expected, atol=1e-5)

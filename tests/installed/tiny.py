@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains, saves, loads and exports a tiny classifier of text on Keras' backend.
+"""Trains, saves, loads and exports a tiny text classifier on Keras's backend.
 
-It leaves `tiny.keras` with `answers.json`, `embedder.keras`, which has the same encoder, `preset`,
-`export/1` and its training data, `rows.csv`, which commands read.
+It writes `tiny.keras` with `answers.json`, `embedder.keras` with the same encoder, `preset`,
+`export/1`, and the training data for commands, `rows.csv`.
 """
 
 import csv
@@ -38,14 +38,14 @@ texts, labels = zip(*rows, strict=True)
 task.compile(keras.optimizers.Adam(0.005))
 task.fit(list(texts), list(labels), epochs=20, batch_size=8, verbose=0)
 expected = task.classify(["good plot", "bad"])
-assert [answer["label"] for answer in expected] == ["positive", "negative"], expected
+assert [prediction["label"] for prediction in expected] == ["positive", "negative"], expected
 with open("answers.json", "w") as file:
     json.dump(dict(zip(["good plot", "bad"], expected, strict=True)), file)
 task.save("tiny.keras")
 assert keras_bert.load_model("tiny.keras").classify(["good plot", "bad"]) == expected
 keras_bert.TextEmbedder(task.backbone, task.preprocessor).save("embedder.keras")
 task.save_to_preset("preset")
-# It has no wheels for Windows, which SavedModels cannot be written on.
+# TensorFlow Text has no Windows wheels, and SavedModels cannot be written there.
 if importlib.util.find_spec("tensorflow_text"):
     task.export("export/1")
 with open("rows.csv", "w", newline="") as file:
