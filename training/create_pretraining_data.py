@@ -120,8 +120,8 @@ def describe(summary: Mapping[str, Any]) -> str:
         np.cumsum(counts), [share * counts.sum() for share in _QUANTILES.values()]
     )
     quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
-    in_a_row = {"mean": summary["mean_length"], **quantiles}
-    table = text_table(*table_from_records("tokens", {"per example": in_a_row}))
+    statistics = {"mean": summary["mean_length"], **quantiles}
+    table = text_table(*table_from_records("tokens", {"per example": statistics}))
     files_by_name = {
         "records": f"{folder}/pretraining-*.tfrecord",
         "summary": f"{folder}/{SUMMARY_FILE}",

@@ -48,7 +48,7 @@ _THIS, _OTHER = "this model", "other model"
 # Examples with at most this many words are explained first.
 _MAX_WORDS = 40
 # Flags that describe labels
-_OF_LABELS = ("label", "label_map", "skip_labels", "multi_label", "regression", "label_column")
+_LABEL_FLAGS = ("label", "label_map", "skip_labels", "multi_label", "regression", "label_column")
 
 
 def main(config: InsightConfig) -> None:
@@ -112,7 +112,7 @@ def _write_report(config: InsightConfig) -> Path:
         Path(config.report_dir), f"What {'/'.join(Path(config.model).parts[-3:])} has learned"
     )
     _describe(report, config, models)
-    order = _in_order(rows, config)
+    order = _explanation_order(rows, config)
     bias = None
     if model.predict_method == "classify" and not model.multi_label:
         count = config.rows or len(rows.inputs)
@@ -210,11 +210,11 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     suffix = data_suffix(path)
     if config.format != "auto" or suffix in FORMATS or not path.is_file():
         check_flags_of_kind(config, "text", config.data_file)
-        check_unset(config, _OF_LABELS, "a masked LM reads no labels")
+        check_unset(config, _LABEL_FLAGS, "a masked LM reads no labels")
         return read_labeled_text(config.data_file, config, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
         check_flags_of_kind(config, "tagging", config.data_file)
-        check_unset(config, _OF_LABELS, "a masked LM reads no labels")
+        check_unset(config, _LABEL_FLAGS, "a masked LM reads no labels")
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]
     names = [
         field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)
@@ -225,7 +225,7 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     return [text for text in texts if text and not text.startswith("= ")]
 
 
-def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
+def _explanation_order(rows: InsightRows, config: InsightConfig) -> list[int]:
     """Returns the indices of the examples in the order to explain them, short examples first."""
     if not len(rows.inputs):
         raise ValueError(f"{config.data_file} must have at least one example")
@@ -236,17 +236,20 @@ def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
 
 
 def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> None:
-    by_model = {}
+    facts_by_model = {}
     for name, path in ((_THIS, config.model), (_OTHER, config.compare_with)):
         if name in models:
-            by_model[name] = _facts(path, models[name])
-    rows = [[fact, *(facts[fact] for facts in by_model.values())] for fact in by_model[_THIS]]
+            facts_by_model[name] = _facts(path, models[name])
+    rows = [
+        [fact, *(facts[fact] for facts in facts_by_model.values())]
+        for fact in facts_by_model[_THIS]
+    ]
     report.add(
         "Model",
-        [page.table(["", *by_model], rows)],
+        [page.table(["", *facts_by_model], rows)],
         data_file=config.data_file,
-        model=by_model[_THIS],
-        compared_with=by_model.get(_OTHER),
+        model=facts_by_model[_THIS],
+        compared_with=facts_by_model.get(_OTHER),
     )
 
 

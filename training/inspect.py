@@ -138,11 +138,11 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
         check_document_words(config, parts.values())
     rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
     tokens = _tokens(config.preset, rows)
-    malformed = {name: sorted(of.messages, key=_row_number) for name, of in bad.items()}
-    num_bad = sum(map(len, malformed.values()))
+    messages_by_file = {name: sorted(of.messages, key=_row_number) for name, of in bad.items()}
+    num_bad = sum(map(len, messages_by_file.values()))
     bad_blocks: list[Block] = [
         (f"{name}: invalid rows, skipped below: {len(messages)}", _first(messages))
-        for name, messages in malformed.items()
+        for name, messages in messages_by_file.items()
         if messages
     ]
     counts = {name: data_inspection.count_rows(part) for name, part in parts.items()}
@@ -196,7 +196,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
         list_file = folder / "invalid_rows.txt"
         list_file.unlink(missing_ok=True)
         if num_bad:
-            lines = [message for messages in malformed.values() for message in messages]
+            lines = [message for messages in messages_by_file.values() for message in messages]
             atomic.write_text(list_file, "\n".join([*lines, ""]))
             text += f"\nall invalid rows   {list_file}"
     return text, num_bad

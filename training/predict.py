@@ -69,9 +69,9 @@ from .readers.tagged_words import WORDS
 Row = dict[str, Any]
 
 # Flags that only some formats support, and these formats. `auto` is lines of text or JSON Lines.
-_WITH_FIELDS = ("auto", "tsv", "csv", "jsonl", "arrow", "xlsx")
+_RECORD_FORMATS = ("auto", "tsv", "csv", "jsonl", "arrow", "xlsx")
 _FORMATS_OF = {
-    **dict.fromkeys(("text", "text_pair"), _WITH_FIELDS),
+    **dict.fromkeys(("text", "text_pair"), _RECORD_FORMATS),
     **FORMATS_OF,
     "quoting": ("tsv", "codah"),
     **dict.fromkeys(("word_column", "separator", "comments"), ("conll",)),
@@ -184,7 +184,7 @@ def predict(config: PredictConfig) -> int:
     model, fields = load_model(config.model)
     label_map = _label_map(config, model)
     if config.text_pair or config.text != "text":
-        fields = _with_named_columns(config, fields)
+        fields = _add_given_columns(config, fields)
     truncated_rows = find_truncated_rows(model)
     if truncated_rows is not None:
         truncated_rows.is_reported = True  # `predict` warns once, after the last batch.
@@ -233,7 +233,7 @@ def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
     return label_map
 
 
-def _with_named_columns(config: PredictConfig, fields: RowFields) -> RowFields:
+def _add_given_columns(config: PredictConfig, fields: RowFields) -> RowFields:
     """Adds the second text to the required fields if its column is given."""
     accepted = (*fields.names, *fields.optional)
     for flag, given in (("text", config.text != "text"), ("text_pair", config.text_pair)):
@@ -336,7 +336,7 @@ def _file_rows(
 ) -> Iterator[tuple[str, Row]]:
     if format == "arrow":
         for place, record in read_records(path, format, bad):
-            yield place, _with_fields(config, fields, record)
+            yield place, _rename_fields(config, fields, record)
     elif format in ("tsv", "csv", "xlsx"):
         yield from _table_rows(config, fields, path, format, bad)
     elif format == "squad":
@@ -426,10 +426,10 @@ def _line_rows(
             yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
     for place, record in read_objects(lines, name, bad):
-        yield place, _with_fields(config, fields, record)
+        yield place, _rename_fields(config, fields, record)
 
 
-def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
+def _rename_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
     """Renames a record's texts or choices to the model's field names.
 
     Missing and invalid fields raise no error here, because `read_rows` checks the fields that the

@@ -128,7 +128,7 @@ def read_data(config: SquadConfig) -> SquadData:
             f"--dev_file={config.dev_file} and --train_articles={config.train_articles}"
         )
     files = [_read(config, config.train_file)]
-    train = _with_answers(files[0].examples)
+    train = _drop_unanswered(files[0].examples)
     if config.dev_file:
         files.append(_read(config, config.dev_file))
         dev = files[1].examples
@@ -173,7 +173,7 @@ def split_by_title(
     )
 
 
-def _with_answers(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExample, ...]:
+def _drop_unanswered(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExample, ...]:
     """Removes questions on TriviaQA documents that do not contain an answer."""
     answerable = tuple(
         one for one in examples if one.answers or not isinstance(one, DocumentQuestion)
@@ -276,19 +276,19 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if config.plots_dir:
         folder = Path(config.plots_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        write_span_view(folder / "spans.html", map(_as_answered, *answered()))
+        write_span_view(folder / "spans.html", map(_answered_question, *answered()))
 
     def sections() -> list[page.Html]:
         questions, answers = answered()
         f1 = question_scores.answer_f1_scores(questions, [one["answer"] for one in answers])
         return error_report.question_sections(
-            list(map(_as_answered, questions, answers)), f1, scores
+            list(map(_answered_question, questions, answers)), f1, scores
         )
 
     return Evaluation(scores, sections)
 
 
-def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> AnsweredQuestion:
+def _answered_question(example: QuestionExample, prediction: Mapping[str, Any]) -> AnsweredQuestion:
     """Returns a question with its predicted span. If unknown, it is the text's first occurrence."""
     from ..plots.span_view import AnsweredQuestion
 

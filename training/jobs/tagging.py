@@ -108,15 +108,15 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
     config.check_word_files(*(config.path(name, "a file of words") for name in files))
     train = _read(config, config.train_file)
     notation = detect_notation(train.labels or ())
-    train = _in_scheme(train, config, notation)
+    train = _to_scheme(train, config, notation)
     if config.dev_file:
-        dev = _in_scheme(_read(config, config.dev_file), config, notation)
+        dev = _to_scheme(_read(config, config.dev_file), config, notation)
     else:
         train, dev = hold_out(train)
     test = None
     if config.test_file:
         try:
-            test = _in_scheme(_read(config, config.test_file), config, notation)
+            test = _to_scheme(_read(config, config.test_file), config, notation)
         except MissingLabelsError:
             test = _read(config, config.test_file, labeled=False)
     if 0 < config.train_rows < len(train):
@@ -136,7 +136,7 @@ def _read(config: TaggedFilesConfig, name: str, labeled: bool = True) -> TaggedT
     return text
 
 
-def _in_scheme(
+def _to_scheme(
     text: TaggedText, config: TaggedFilesConfig, notation: Notation | None
 ) -> TaggedText:
     return text if config.scheme == "keep" else convert_to_scheme(text, config.scheme, notation)

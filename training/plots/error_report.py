@@ -210,16 +210,18 @@ def question_sections(
     """
     first_words = [(one.question.split() or [""])[0].lower() for one in answered]
     common = [word for word, _ in Counter(first_words).most_common(8)]
-    by_word = {word: np.array([first == word for first in first_words]) for word in common} | {
-        "others": np.array([first not in common for first in first_words])
-    }
+    first_word_slices = {
+        word: np.array([first == word for first in first_words]) for word in common
+    } | {"others": np.array([first not in common for first in first_words])}
     lengths = [len(one.context) for one in answered]
     wrong = np.flatnonzero(f1 < 1)
     probabilities = np.array([one.score if one.score is not None else 0.0 for one in answered])
     worst = wrong[np.lexsort((-probabilities[wrong], f1[wrong]))][:_MAX_MISTAKES]
     sections = [
         scores_section(scores),
-        page.section("F1 by the question's first word", _slices_table(by_word, 100 * f1, False)),
+        page.section(
+            "F1 by the question's first word", _slices_table(first_word_slices, 100 * f1, False)
+        ),
         page.section(
             "F1 by the passage's length",
             _slices("characters", lengths, 100 * f1, is_proportion=False),

@@ -20,12 +20,12 @@ from .row_values import BadRows, excerpt, row_error
 # hash.
 _SHARD = re.compile(r"-(\d+)-of-(\d+)(-[0-9a-f]{16})?$")
 # These file names do not contain the split's name. Then the directory has the name.
-_NO_SPLIT = re.compile(r"data|\d+|part-.*")
+_UNNAMED_SPLIT = re.compile(r"data|\d+|part-.*")
 
 # A column's class names. For a struct, a dict with the class names of its fields
 ClassNames = list[str] | dict[str, Any]
 # How to convert a directory of texts, which is not supported
-_OF_CLASSES = (
+_CONVERT_DIRECTORIES = (
     "if it has a directory of texts for each class, this makes one file of them: "
     """python -c "import json, pathlib; [print(json.dumps({{'text': file.read_text('utf-8'), """
     """'label': file.parent.name}})) for file in pathlib.Path('{folder}').glob('*/*.txt')]" """
@@ -76,7 +76,7 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
                 record = dict(zip(columns, values, strict=True))
                 try:
                     for column in names.keys() & record.keys():
-                        record[column] = _named(column, record[column], names[column])
+                        record[column] = _replace_class_ids(column, record[column], names[column])
                 except ValueError as error:
                     bad.add(row_error(path, f"row {number}", str(error)))
                 else:
@@ -106,20 +106,20 @@ def _split_files(path: Path) -> list[Path]:
                 )
         return [path / name for name in names]
     if not path.is_dir():
-        return _one_set(path, _splits(path.parent)[path.name])
+        return _check_files(path, _splits(path.parent)[path.name])
     splits = _splits(path)
     if not splits:
         class_file = next(path.glob("*/*.txt"), None)
         raise ValueError(
             f"{path} must be a directory with Parquet or Arrow files"
-            + (f"; {_OF_CLASSES.format(folder=path)}" if class_file else "")
+            + (f"; {_CONVERT_DIRECTORIES.format(folder=path)}" if class_file else "")
         )
     if len(splits) > 1:
         raise ValueError(
             f"{path} must have a single split. Received: {', '.join(splits)}. Pass the path of one "
             f"split, such as {path / next(iter(splits))}"
         )
-    return _one_set(path, next(iter(splits.values())))
+    return _check_files(path, next(iter(splits.values())))
 
 
 def _splits(folder: Path) -> dict[str, list[Path]]:
@@ -131,12 +131,12 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
             continue
         name = _SHARD.sub("", file.stem)
         if not name.startswith("cache-"):  # `map` of datasets writes such files.
-            split = file.parent.name if _NO_SPLIT.fullmatch(name) else name
+            split = file.parent.name if _UNNAMED_SPLIT.fullmatch(name) else name
             splits.setdefault(split, []).append(file)
     return splits
 
 
-def _one_set(path: Path, files: list[Path]) -> list[Path]:
+def _check_files(path: Path, files: list[Path]) -> list[Path]:
     """Checks that a split's files are complete, and have the same format and directory.
 
     Raises:
@@ -263,14 +263,17 @@ def _are_unknown(file: Path, column: str) -> bool:
         return all(value in (None, -1) for value in read([column])[column].to_pylist())
 
 
-def _named(name: str, value: Any, classes: ClassNames) -> Any:
+def _replace_class_ids(name: str, value: Any, classes: ClassNames) -> Any:
     """Replaces class IDs in a value with class names."""
     if isinstance(value, list):
-        return [_named(name, item, classes) for item in value]
+        return [_replace_class_ids(name, item, classes) for item in value]
     if isinstance(classes, dict):
         fields = value if isinstance(value, dict) else {}
         shared_keys = classes.keys() & fields.keys()
-        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared_keys}
+        named = {
+            key: _replace_class_ids(f"{name}.{key}", fields[key], classes[key])
+            for key in shared_keys
+        }
         return {**fields, **named} if named else value
     if value is None or value == -1:
         return None

@@ -74,9 +74,9 @@ class ChoiceRows:
 
     def counts(self) -> dict[str, int | str]:
         """Returns the number of rows, and how often each choice is correct."""
-        by_label = [] if self.labels is None else np.bincount(self.labels).tolist()
+        label_counts = [] if self.labels is None else np.bincount(self.labels).tolist()
         return {"rows": len(self)} | {
-            f"choice {index} is correct": count for index, count in enumerate(by_label)
+            f"choice {index} is correct": count for index, count in enumerate(label_counts)
         }
 
     def rows(self, indices: Sequence[int]) -> ChoiceRows:

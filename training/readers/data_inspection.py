@@ -191,16 +191,16 @@ def _held_out_counts(train: Any) -> Mapping[str, int]:
 def _contradictions(
     name: str, keys: Sequence[tuple[str, ...]], labels: Sequence[str]
 ) -> Iterable[str]:
-    by_key: dict[tuple[str, ...], set[str]] = {}
+    labels_by_key: dict[tuple[str, ...], set[str]] = {}
     for key, label in zip(keys, labels, strict=True):
-        by_key.setdefault(key, set()).add(label)
-    contradictory = {key for key, labels_of_key in by_key.items() if len(labels_of_key) > 1}
+        labels_by_key.setdefault(key, set()).add(label)
+    contradictory = {key for key, labels_of_key in labels_by_key.items() if len(labels_of_key) > 1}
     if contradictory:
         first = next(key for key in keys if key in contradictory)
         yield (
             f"{name}: {_share(sum(key in contradictory for key in keys), len(keys))} have a text "
             f"that occurs with different labels, such as {excerpt(first[0])} with "
-            f"{excerpt(sorted(by_key[first]))}"
+            f"{excerpt(sorted(labels_by_key[first]))}"
         )
 
 
@@ -245,17 +245,17 @@ def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     if rows.share_passages:
         positions = {text: index for index, text in enumerate(texts)}
         text_lengths = text_lengths[[positions[text] for row in rows.texts for text in row]]
-    texts_of_row = np.array([len(row) for row in rows.texts])
-    starts = np.cumsum(texts_of_row) - texts_of_row
+    num_texts = np.array([len(row) for row in rows.texts])
+    starts = np.cumsum(num_texts) - num_texts
     if rows.have_choices:
         longest = text_lengths.copy()
         longest[starts] = 0
-        in_row = text_lengths[starts] + np.maximum.reduceat(longest, starts)
-        texts_of_row = np.full_like(texts_of_row, 2)
+        row_lengths = text_lengths[starts] + np.maximum.reduceat(longest, starts)
+        num_texts = np.full_like(num_texts, 2)
     else:
-        in_row = np.add.reduceat(text_lengths, starts)
+        row_lengths = np.add.reduceat(text_lengths, starts)
     return Tokens(
-        lengths=in_row + 2 + (texts_of_row - 1) * tokenizer.pair_separators,
+        lengths=row_lengths + 2 + (num_texts - 1) * tokenizer.pair_separators,
         unknown=100 * float(np.concatenate(num_unknown).sum()) / max(1, total),
         unknown_words=_unknown_words(words, tokenizer),
     )

@@ -16,7 +16,7 @@ from .row_values import BadRows, excerpt, row_error
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # How to convert lists, which are not supported
-_OF_LISTS = (
+_CONVERT_LISTS = (
     ". If the file has lists of a text and a label, this makes objects of them: "
     """python -c "import json; [print(json.dumps({{'text': text, 'label': label}})) """
     """for text, label in {rows}]" > train.jsonl"""
@@ -59,7 +59,7 @@ def _parsed(text: str, first_line: int, name: Path | str) -> Any:
         place = f"line {first_line + error.lineno - 1}"
         message = f"not JSON: {error.msg} at position {error.colno - 1}"
         if text.lstrip().startswith("[") and error.msg == "Extra data":
-            message += _OF_LISTS.format(rows=f"map(json.loads, open('{name}'))")
+            message += _CONVERT_LISTS.format(rows=f"map(json.loads, open('{name}'))")
         raise row_error(name, place, message) from error
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -80,7 +80,7 @@ def _check(name: Path | str, has_surrogates: bool, row: tuple[str, Any]) -> None
     if not isinstance(record, dict):
         message = f"each row must be a JSON object. Received: a {type(record).__name__}"
         if isinstance(record, list):
-            message += _OF_LISTS.format(rows=f"json.load(open('{name}'))")
+            message += _CONVERT_LISTS.format(rows=f"json.load(open('{name}'))")
         raise row_error(name, place, message)
     if not has_surrogates:
         return

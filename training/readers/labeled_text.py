@@ -318,8 +318,8 @@ def read_labeled_text(
             f"{excerpt(list(names or ()), 300)}. Received: {num_flags} values"
         )
 
-    def labels_of(row: Row) -> list[str]:
-        found = _several_labels_of(path, row)
+    def find_labels(row: Row) -> list[str]:
+        found = _parse_labels(path, row)
         if num_flags:
             flags = zip(names or (), found, strict=True)
             found = [name for name, flag in flags if flag in _TRUE] if found else []
@@ -327,7 +327,7 @@ def read_labeled_text(
 
     def check(row: Row) -> None:
         _check(path, row, classes, regression, columns.allow_empty, has_header)
-        for name in labels_of(row) if multi_label else ():
+        for name in find_labels(row) if multi_label else ():
             if names is not None and name not in names:
                 rule = f"labels must be among {excerpt(list(names), 300)}"
                 raise row_error(path, row.place, f"{rule}. Received: {excerpt(name)}")
@@ -340,7 +340,7 @@ def read_labeled_text(
     if labeled and regression:
         labels = np.array([float(_label(row)) for row in rows], "float32")
     elif labeled and multi_label:
-        labels_by_row = list(map(labels_of, rows))
+        labels_by_row = list(map(find_labels, rows))
         names = names or tuple(sorted({name for row in labels_by_row for name in row}))
         if not names:
             raise ValueError(f"{path} must have at least one row with a label")
@@ -365,7 +365,7 @@ def _label(row: Row) -> str:
     return row.cells.get("label", "").strip()
 
 
-def _several_labels_of(path: Path, row: Row) -> list[str]:
+def _parse_labels(path: Path, row: Row) -> list[str]:
     """Returns a row's labels, from one cell of names or from cells of 0 and 1.
 
     Raises:
@@ -407,7 +407,7 @@ def _num_flags(path: Path, rows: list[Row]) -> int:
     """
     if any(role.partition(".")[2] for row in rows for role in row.cells if role.startswith(LABELS)):
         return 0  # There is one column per label.
-    lists = [(row, found) for row in rows if (found := _several_labels_of(path, row))]
+    lists = [(row, found) for row in rows if (found := _parse_labels(path, row))]
     if not lists or not all(flag in _TRUE + _FALSE for _, found in lists for flag in found):
         return 0
     lengths = Counter(len(found) for _, found in lists)

@@ -112,9 +112,9 @@ def _separator(lines: Callable[[], Iterator[str]], columns: Collection[str]) -> 
     """
     if first_line := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
         return first_line[1], 1
-    by_comma, by_semicolon = (_first_row(lines(), separator) for separator in ",;")
-    is_wanted = bool(columns) and {str(column) for column in columns} <= {"0", "".join(by_comma)}
-    return (";" if len(by_comma) < 2 <= len(by_semicolon) and not is_wanted else ","), 0
+    comma_cells, semicolon_cells = (_first_row(lines(), separator) for separator in ",;")
+    is_wanted = bool(columns) and {str(column) for column in columns} <= {"0", "".join(comma_cells)}
+    return (";" if len(comma_cells) < 2 <= len(semicolon_cells) and not is_wanted else ","), 0
 
 
 def _first_row(lines: Iterator[str], separator: str) -> list[str]:
@@ -169,7 +169,7 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
     with a warning.
     """
     num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
-    in_every_row: set[int] | None = None
+    quoted_columns: set[int] | None = None
     line_widths, row_widths = set(), set()
     for row in _rows_in_quotes(lines()):
         if _EMPTY_LINE.fullmatch(row):
@@ -183,14 +183,14 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
         num_quoted += len(texts)
         is_doubled |= any('"' in cell for cell in texts.values())
         has_separators |= any(set("\t\n\r") & set(cell) for cell in texts.values())
-        in_every_row = {*texts} if in_every_row is None else in_every_row & texts.keys()
+        quoted_columns = {*texts} if quoted_columns is None else quoted_columns & texts.keys()
         line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
         row_widths.add(len(cells))
     # If all lines have the same number of cells, they are hardly parts of multi-line cells.
     are_rows = len(line_widths) == 1 and line_widths != {1}
     if not num_quoted or (are_rows and len(row_widths) > 1):
         return False
-    if (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
+    if (quoted_columns and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
         return True
     if is_doubled and not (are_rows and has_separators):
         return True

@@ -218,10 +218,12 @@ def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
 
 def word_columns(names: Iterable[str]) -> tuple[str, str, str]:
     """Returns the columns of the sentence, the word and its label, or `""` for missing columns."""
-    by_lower_case = {name.casefold(): name for name in names}
-    sentence = next((name for name in by_lower_case if name.startswith(_SENTENCE)), "")
-    word, label = (next((n for n in known if n in by_lower_case), "") for known in (_WORD, _LABEL))
-    return tuple(by_lower_case.get(name, "") for name in (sentence, word, label))
+    lower_case_names = {name.casefold(): name for name in names}
+    sentence = next((name for name in lower_case_names if name.startswith(_SENTENCE)), "")
+    word, label = (
+        next((n for n in known if n in lower_case_names), "") for known in (_WORD, _LABEL)
+    )
+    return tuple(lower_case_names.get(name, "") for name in (sentence, word, label))
 
 
 def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:

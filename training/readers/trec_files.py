@@ -200,10 +200,10 @@ def read_collection(
     all_queries: dict[str, str] = {}
     for path in paths["queries"].values():
         all_queries |= _texts(path)
-    with_grades = {id: text for id, text in all_queries.items() if id in graded}
+    judged_queries = {id: text for id, text in all_queries.items() if id in graded}
     judgments = {
         query: {document: grade for document, grade in graded[query].items() if document in texts}
-        for query in with_grades
+        for query in judged_queries
     }
     total, num_known = (sum(map(len, grades.values())) for grades in (graded, judgments))
     judgment_files, query_files = (
@@ -221,7 +221,7 @@ def read_collection(
             total - num_known,
             total,
         )
-    names = dict.fromkeys(splits[query] for query in with_grades)
+    names = dict.fromkeys(splits[query] for query in judged_queries)
     if len(names) < len(paths["qrels"]):
         raise ValueError(
             f"each split of {judgment_files} must have at least one query in {query_files}"
@@ -233,10 +233,10 @@ def read_collection(
                 "rest for scoring",
                 judgment_files,
             )
-        return Collection(texts, with_grades, judgments)
+        return Collection(texts, judged_queries, judgments)
     logging.info("qrels for training and scoring: %s", judgment_files)
     return Collection(
-        texts, with_grades, judgments, {query: splits[query] for query in with_grades}
+        texts, judged_queries, judgments, {query: splits[query] for query in judged_queries}
     )
 
 

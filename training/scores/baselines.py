@@ -121,7 +121,7 @@ def _constant(train: LabeledText) -> tuple[str, np.ndarray]:
 
 def _is_unspaced(texts: Sequence[str]) -> bool:
     """Returns whether most letters belong to scripts without spaces."""
-    text = " ".join(_cut(texts[:MAX_CHARACTERS]))
+    text = " ".join(_truncate(texts[:MAX_CHARACTERS]))
     return 2 * len(re.findall(_UNSPACED, text)) > len(re.findall(r"\w", text))
 
 
@@ -140,7 +140,7 @@ def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] |
         max_features=_MAX_FEATURES,
     )
     try:
-        words.fit([*_cut(train.texts), *_cut(train.text_pairs or [])])
+        words.fit([*_truncate(train.texts), *_truncate(train.text_pairs or [])])
     except ValueError:  # The vocabulary is empty: all words have a single letter.
         return None
     features = _features(words, train)
@@ -168,16 +168,16 @@ def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] |
 
 
 def _features(words: TfidfVectorizer, data: LabeledText) -> Any:
-    first = words.transform(_cut(data.texts))
+    first = words.transform(_truncate(data.texts))
     if data.text_pairs is None:
         return first
-    second = words.transform(_cut(data.text_pairs))
+    second = words.transform(_truncate(data.text_pairs))
     products = first.multiply(second)
     cosine = scipy.sparse.csr_matrix(products.sum(axis=1))
     return scipy.sparse.hstack([first, second, products, abs(first - second), cosine], "csr")
 
 
-def _cut(texts: Sequence[str]) -> list[str]:
+def _truncate(texts: Sequence[str]) -> list[str]:
     return [text[:MAX_CHARACTERS] for text in texts]
 
 
@@ -190,17 +190,19 @@ def tag_baselines(train: TaggedText, dev: TaggedText) -> Baselines:
         `{"majority": scores, "word_majority": scores}`, with the metrics of
         `entity_scores.tagging_scores`.
     """
-    by_word: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    tag_counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     counts: collections.Counter[str] = collections.Counter()
     for words, tags in zip(train.words, train.labels or (), strict=True):
         counts.update(tags)
         for word, tag in zip(words, tags, strict=True):
-            by_word[word][tag] += 1
+            tag_counts[word][tag] += 1
     commonest = counts.most_common(1)[0][0]
-    tag_of = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
+    most_frequent = {word: tags.most_common(1)[0][0] for word, tags in tag_counts.items()}
     answers = {
         "majority": [[commonest] * len(words) for words in dev.words],
-        "word_majority": [[tag_of.get(word, commonest) for word in words] for words in dev.words],
+        "word_majority": [
+            [most_frequent.get(word, commonest) for word in words] for words in dev.words
+        ],
     }
     gold = dev.labels or []
     return {name: entity_scores.tagging_scores(tags, gold) for name, tags in answers.items()}

@@ -51,7 +51,7 @@ _METRICS: dict[str, tuple[Metric, float]] = {
 }
 _AVERAGES = ("micro", "macro")
 LABEL_METRICS = ("average_precision", "micro_f1", "macro_f1")
-_OF_SCORES = ("pearson", "spearman", "mse")
+_REGRESSION_METRICS = ("pearson", "spearman", "mse")
 
 
 def score(
@@ -148,7 +148,9 @@ def per_class_scores(
 
 def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Converts scores to float64, because rounding errors in float32 change Pearson's r visibly."""
-    return tuple(array.astype("float64") if name in _OF_SCORES else array for array in arrays)
+    return tuple(
+        array.astype("float64") if name in _REGRESSION_METRICS else array for array in arrays
+    )
 
 
 def metrics_for(num_classes: int) -> tuple[str, ...]:
