@@ -97,7 +97,7 @@ def test_choose_ranks_choices(task):
         ([("a", "b")], [0], "choices of row 0 must be a list"),
         ([("a", ["b"]), "c"], [0, 0], "Row 1 must be a list of"),
         ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
-        ({"choices": [["b"]]}, [0], "`text` is missing"),
+        ({"choices": [["b"]]}, [0], "Received: no column 'text'"),
         ({"text": ["a"]}, [0], "must be a list of .*Received: dict of text in an unsup"),
         (np.array([[[99]]]), [0], "token_ids must be .* Received: 99"),
     ],
