@@ -2,8 +2,8 @@
 """Measures training steps, forward passes and served requests of libraries and servers.
 
 The subjects are libraries, each with a backend in a separate process, or models on servers. All
-subjects first build, compile and warm up. Then they run one round each in turn, so other load on
-the machine affects all of them equally. The medians over the rounds are reported.
+subjects first build, compile and warm up. Then the rounds alternate between the subjects, so other
+load on the machine affects all subjects equally. The medians over the rounds are reported.
 
     python -m training.benchmarks.benchmark
     python -m training.benchmarks.benchmark --what=classify --model=minilm_l6_h384_uncased \\

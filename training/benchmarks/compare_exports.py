@@ -9,9 +9,9 @@
 Exports a classifier, a regression model or a question answerer in each format and precision. Runs
 all exports on the examples of --data_file in this process. Prints a table that shows which export
 is small and fast enough, and what it loses. Scores and predictions are compared with the float32
-SavedModel. The exports are timed in turn, so other work on the machine affects all of them equally.
-The processor time of one thread is measured, so other work hardly affects it. Writes the exports
-and compare_exports.json to --output_dir.
+SavedModel. The timed rounds alternate between the exports, so other work on the machine affects all
+exports equally. The processor time of one thread is measured, so other work hardly affects it.
+Writes the exports and compare_exports.json to --output_dir.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ def _timed_batches(
 def _times(
     networks: Mapping[str, Network], batches: Mapping[str, Sequence[Arrays]], rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Times the networks in turn. Returns milliseconds per example by network and batch."""
+    """Returns milliseconds per example by network and batch, from alternating rounds."""
     times: dict[str, dict[str, list[float]]] = {
         name: {kind: [] for kind in batches} for name in networks
     }

@@ -83,7 +83,7 @@ def read_lines(name: str, read: Callable[[str], Any]) -> list[Any]:
 
 
 def random_order(count: int) -> Iterator[int]:
-    """Yields the numbers below `count` in random order, all of them before any repeats."""
+    """Yields the numbers below `count` in random order, then again in a new order, and so on."""
     generator = random.Random(0)
     while True:
         yield from generator.sample(range(count), count)

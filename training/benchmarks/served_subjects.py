@@ -154,7 +154,7 @@ def _requests(workload: Workload, answer: Callable[[list[str]], Any]) -> Callabl
 
 
 def batched(answer: Callable[[tf.Tensor], Any], options: dict[str, Any]) -> Callable[..., Any]:
-    """Returns a function of texts whose concurrent calls are batched, as in TensorFlow Serving.
+    """Returns a function that batches concurrent calls with texts, as in TensorFlow Serving.
 
     `answer` returns a tensor or a list of tensors. Their first axis is the batch.
     """

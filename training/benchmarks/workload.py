@@ -80,7 +80,7 @@ class Workload(WorkOptions):
 
     @property
     def tokens_per_round(self) -> int:
-        """Number of tokens per round, excluding padding. 0 for requests, whose tokens vary."""
+        """Number of tokens per round, excluding padding. 0 for requests (their tokens vary)."""
         if self.what == "serve":
             return 0
         if self.texts:
@@ -93,7 +93,7 @@ class Workload(WorkOptions):
 
     @property
     def warm_up_steps(self) -> int:
-        """Number of steps to compile everything. For texts, all steps, because lengths differ."""
+        """Number of steps until all shapes are compiled. For texts, all steps (lengths differ)."""
         return self.steps if self.texts and self.what != "serve" else 2
 
     def now(self) -> float:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tunes with each seed, selects the best model, exports it, and writes the results.
 
-A `Job` implements what differs between the tasks.
+A `Job` implements the steps that depend on the task.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def compile_task(model: Any, config: FineTuningConfig, x: Any, loss: Any = None)
 
 
 def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitEpoch:
-    """Returns a function that trains a task for an epoch, or the rest of it, for `SeedRun.fit`.
+    """Returns a function that trains a task for (the rest of) an epoch, for `SeedRun.fit`.
 
     Args:
         model: The task.

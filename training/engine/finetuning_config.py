@@ -61,7 +61,7 @@ class FineTuningConfig(CommandConfig):
             of pretraining.
         epochs: Number of passes over the training data.
         batch_size: Number of examples per optimizer step.
-        accumulation: Number of micro-batches per optimizer step, whose gradients are accumulated.
+        accumulation: Number of micro-batches per optimizer step. Their gradients are accumulated.
         learning_rate: Peak learning rate, reached at the end of the warmup.
         warmup: Fraction of the steps over which the learning rate increases.
         weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a grid of commands, each of them once, in child processes."""
+"""Runs each command in a grid once, in a child process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run of one command, whose result is the content of its `results.json`.
+    """A run of one command. Its result is the content of `results.json`.
 
     Args:
         folder: The command's `--output_dir`.

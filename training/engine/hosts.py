@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes in multi-host training, and the values that they exchange.
 
-A command enters `connection.join_processes` before it computes anything. Without `--coordinator`
-there is one process. It is the main process and never waits.
+A command enters `connection.join_processes` before any other work. Without `--coordinator`, the
+only process is the main process, and it never waits.
 
 Values are exchanged through the key-value store of JAX's coordinator, with the client that Orbax
 also uses. Device collectives would not work, because all processes would have to run them in the
@@ -49,8 +49,8 @@ class Processes:
     Args:
         index: Index of this process, from 0.
         count: Number of processes.
-        client: Client of JAX's coordinator, whose key-value store is shared by all processes.
-            `None` for a single process.
+        client: Client of JAX's coordinator. All processes share its key-value store. `None` for a
+            single process.
         is_first_of_host: Whether this is the process with the lowest index on its host.
         timeout: `--host_timeout` in seconds.
     """

@@ -16,12 +16,12 @@ from . import output_folder
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTHING = "nothing had been written yet"
+NOTHING = "no results were written"
 # How long to wait after Ctrl-C for Python's KeyboardInterrupt. Native code may delay it.
 _SECONDS_TO_END = 1.0
 
 
-# Set if `deferred` handles the next Ctrl-C
+# Set if `defer_interrupt` handles the next Ctrl-C
 _is_deferred = threading.Event()
 _ending = threading.Lock()
 
@@ -91,7 +91,7 @@ def watch() -> None:
 
 
 def _is_answered() -> bool:
-    """Returns whether `deferred` handles this Ctrl-C. It handles only one."""
+    """Returns whether `defer_interrupt` handles this Ctrl-C. It only handles the first one."""
     is_deferred = _is_deferred.is_set()
     _is_deferred.clear()
     return is_deferred

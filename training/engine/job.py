@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of fine-tuning tasks. `training.engine.finetuning` trains all of them."""
+"""The interface of fine-tuning tasks, for `training.engine.finetuning`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DevScores = dict[str, dict[str, float]]
 
 
 def finite(outputs: np.ndarray) -> np.ndarray:
-    """Returns a model's outputs unchanged if all of them are finite.
+    """Checks that a model's outputs are finite, and returns them.
 
     For example, the argmax of NaN outputs would be meaningless.
 
@@ -49,7 +49,7 @@ class Training:
 
     Args:
         model: The compiled model.
-        fit_epoch: Trains the model for an epoch or the rest of it, see `SeedRun.fit`.
+        fit_epoch: Trains the model for (the rest of) an epoch, see `SeedRun.fit`.
         num_rows: Number of examples per epoch, used to report the speed.
         epoch_flops: Returns the matmul FLOPs per epoch. `None` if unknown.
     """
@@ -82,7 +82,7 @@ class JobData:
 
     @property
     def has_test_labels(self) -> bool:
-        """Whether there is a labeled test set, so that it can be scored."""
+        """Whether the data includes a labeled test set, which can be scored."""
         return self.test is not None and self.test.labels is not None
 
     def scored(self) -> dict[str, Any]:
@@ -129,8 +129,9 @@ class InsightRows:
 class Job:
     """A fine-tuning task. Subclasses read the data, build the model, score it and report.
 
-    `training.engine.finetuning.run` does the rest in the same way for every task: seeds,
-    checkpoints, selection of the best epoch, curves, `results.json` and the export.
+    All other steps are the same for every task. `training.engine.finetuning.run` trains with all
+    seeds, writes checkpoints, selects the best epoch, plots curves, exports the model and writes
+    `results.json`.
 
     Args:
         config: The settings, an instance of `config_class`.
@@ -239,7 +240,7 @@ class Job:
 
     @staticmethod
     def predict_for_attribution(model: Any, row: Any) -> tuple[Any, Any, str]:
-        """Predicts one example, and returns what `keras_bert.insight.attributions` needs.
+        """Predicts one example, and returns the inputs for `keras_bert.insight.attributions`.
 
         Returns:
             A tuple `(input, target, prediction)`: the input and target of `attributions`, and the

@@ -264,7 +264,7 @@ def locked_folders() -> tuple[Path, ...]:
 
 
 def resume_note(folder: Path) -> str:
-    """Returns a note on what the same command will do after a run was interrupted."""
+    """Returns a note on how to continue an interrupted run."""
     if _has_results(folder):
         return f"the same command resumes from what {folder} contains"
     return f"{folder} contains no finished results yet"
@@ -378,7 +378,8 @@ def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
     """Reads the JSON object that `with_checksum` returned.
 
     Raises:
-        ValueError: If the file does not contain such an object, or if the checksum differs.
+        ValueError: If the file does not contain an object with these keys, or if the checksum
+            differs.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

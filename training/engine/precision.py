@@ -19,8 +19,8 @@ from ..costs import model_flops
 AUTO = "auto"
 # The file in a run's directory that contains the choice
 FILE = "precision.json"
-# Below this speedup, dtype conversions cost most of what bfloat16 matmuls gain, and the load of the
-# machine could change the choice. Two runs of one command should use the same policy.
+# Below this speedup, dtype conversions take most of the time that bfloat16 matmuls save, and other
+# load on the machine could change the choice. Two runs of one command should use the same policy.
 _LEAST_SPEEDUP = 1.5
 
 

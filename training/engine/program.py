@@ -72,7 +72,7 @@ def run(
         argument: The field that can also be set without the flag's name, or empty.
         remaining: The field that receives all arguments after `--`, or empty. Its type is
             `tuple[str, ...]`.
-        help: Returns what `--help` prints. Defaults to `help_text`.
+        help: Returns the text that `--help` prints. Defaults to `help_text`.
     """
     if config_class is not None:
         main = _with_config(main, config_class, with_recipes, argument, remaining)
@@ -406,8 +406,8 @@ def check_preset(preset: str) -> None:
 def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
     """Joins the other processes in multi-host training, see `connection.join_processes`.
 
-    A single process without a sharded optimizer imports no library here, so that errors in its
-    files are reported early.
+    A single process without a sharded optimizer does not import libraries here, so that errors in
+    its files are reported early.
 
     Raises:
         ImportError: If Orbax is not installed. Multi-host training and sharded optimizers need it

@@ -38,7 +38,7 @@ class TimeLeft:
         self._start: float | None = None
 
     def skip_to(self, done: float) -> None:
-        """Counts work that took this process no time, because it was done before or is skipped."""
+        """Counts work that this process did not do, because it was done before or is skipped."""
         self.done = done
 
     def reach(self, done: float) -> None:

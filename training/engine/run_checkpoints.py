@@ -67,7 +67,7 @@ class RunState:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def check_same_run(self, other: RunState, folder: Path) -> None:
-        """Raises an SettingsMismatchError if `other` has a different backend or fingerprint."""
+        """Raises a SettingsMismatchError if `other` has a different backend or fingerprint."""
         for name in ("backend", "fingerprint"):
             if getattr(other, name) != getattr(self, name):
                 raise SettingsMismatchError(
@@ -332,7 +332,7 @@ class _Background:
 
 
 def _agree_on(error: OSError | None, gather: Callable[[Any], list[Any]]) -> None:
-    """Raises an error in all processes if any of them has one."""
+    """Raises an error in all processes if any process has an error."""
     own = None if error is None else [isinstance(error, DiskFullError), str(error)]
     failures = [failure for failure in gather(own) if failure is not None]
     if error is not None:

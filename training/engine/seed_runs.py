@@ -137,8 +137,8 @@ class SeedRun:
                 random generator determines the order of the batches. It is seeded before the call.
             epochs: Total number of epochs.
             callbacks: Callbacks for `fit`.
-            evaluation: A callback with the methods `state` and `restore`, whose state is saved in
-                the checkpoints.
+            evaluation: A callback with the methods `state` and `restore`. Checkpoints contain its
+                state.
 
         Returns:
             Keras' loss and metrics, one record per epoch.
@@ -146,7 +146,7 @@ class SeedRun:
         Raises:
             NotFiniteError: If a loss or a weight is NaN or infinite.
             ValueError: If the checkpoints have different settings or a different backend, or if all
-                of them are corrupted.
+                checkpoints are corrupted.
         """
         model.optimizer.build(model.trainable_variables)
         keeper = _Checkpoints(self, evaluation)

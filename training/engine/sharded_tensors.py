@@ -221,7 +221,7 @@ def _own_files(folder: Path) -> list[str]:
 
 
 def _results_of_all(result: Checksums | None, seconds: float | None = None) -> list[Any]:
-    """Returns the results of all processes, or raises the error that one of them reports."""
+    """Returns the results of all processes. If a process reports an error, raises it."""
     results = hosts.gather_in_background(result, seconds)
     for process_results in results:
         if isinstance(process_results, list):

@@ -37,7 +37,7 @@ class WordFeatures:
 
     Args:
         preset: The encoder's checkpoint.
-        row: A name in `feature_tagging_job.ROWS`.
+        row: A name in `feature_tagging_job.ROWS`, for the cache key.
         layers: The slice of (embeddings, layer 1, …, last layer).
         cache_dir: Directory for cached features. They are reused if the encoder's weights, the
             words and all these settings are the same.

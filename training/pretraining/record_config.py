@@ -124,7 +124,7 @@ class PretrainingDataConfig(CommandConfig):
     Args:
         input_files: Text files, directories, glob patterns such as corpus/**/*.txt, or URLs of
             these such as s3://bucket/corpus/*.jsonl.gz. Files may be compressed with gzip, bzip2,
-            xz or Zstandard. Hidden files, whose names start with . or _, are skipped.
+            xz or Zstandard. Files are skipped if their names start with . or _.
         vocabulary: The tokenizer: a vocab.txt, or a directory with the files of any tokenizer.
         output_dir: Directory for the records, summary.json and lengths.png.
         sequence_length: Maximum sequence length in tokens, including special tokens.

@@ -34,7 +34,7 @@ class RecordFolder:
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Context manager that yields a file to write. It gets its name once it is complete."""
+        """Context manager that yields a file to write. The file is renamed once it is complete."""
         path = Path(self.path_of(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.atomic_path(path) as temporary, open(temporary, "wb") as file:

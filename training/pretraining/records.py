@@ -56,7 +56,7 @@ def create_records(
     *,
     is_checked: bool = False,
 ) -> dict[str, Any]:
-    """Creates the records, or only those whose files are missing.
+    """Creates the records whose files are missing.
 
     Args:
         config: The config.
@@ -75,8 +75,8 @@ def create_records(
         FileNotFoundError: If a file does not exist.
         UnusedFlagError: If a corpus flag does not apply to any file.
         ImportError: If paragraphs must be split into sentences and `sentencex` is not installed.
-        ValueError: If a file is invalid, if pairs need a second document and there is only one, or
-            if the directory contains records with different settings.
+        ValueError: If a file is invalid, if pairs need a second document but the corpus has only
+            one, or if the directory contains records with different settings.
     """
     from ..plots.length_histogram import length_figure
     from ..plots.style import png

@@ -65,6 +65,7 @@ def named(logs: dict[str, Any]) -> Log:
 
 def metrics_line(record: Mapping[str, float]) -> str:
     """Formats an interval's metrics, with the unigram baseline next to the model's scores.
+
     Example:
 
     >>> metrics_line({"loss": 5.0, "masked_accuracy": 0.2, "unigram_accuracy": 0.06})
@@ -85,6 +86,7 @@ def metrics_line(record: Mapping[str, float]) -> str:
 
 def interval_line(record: Mapping[str, float], num_steps: int, time_left: str = "") -> str:
     """Formats the line printed after an interval.
+
     Example:
 
     >>> record = {"step": 500, "loss": 5.0, "perplexity": 148.4, "tokens_per_second": 12_345.6}

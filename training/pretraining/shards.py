@@ -40,7 +40,7 @@ class ShardStatistics:
 
     Args:
         lengths: Number of examples per length, from 0 to the maximum.
-        random_pairs: Number of examples with label 1, whose second segment does not follow the
+        random_pairs: Number of examples with label 1. Their second segment does not follow the
             first.
         pairs: Number of examples with a label.
     """

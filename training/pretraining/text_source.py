@@ -222,7 +222,7 @@ class TextSource:
         }
 
     def _check_source(self, vocabulary: Path) -> None:
-        """Raises a ValueError if an existing vocabulary was created from something else."""
+        """Raises a ValueError if an existing vocabulary was created from a different source."""
         file = self.folder / SOURCE_FILE
         if not file.exists() or not (self.preset or self.text.input_files):
             return

@@ -233,7 +233,7 @@ class Batcher:
             if batch and texts + rows[0].texts > self.batch_size:
                 break
             row = heapq.heappop(rows)
-            if row.request.future.done():  # not counted as waiting any more
+            if row.request.future.done():  # It no longer counts as waiting.
                 continue
             row.request.waiting -= 1
             characters += row.length

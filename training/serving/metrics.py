@@ -17,7 +17,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _CutRows:
-    """A counter whose values are the models' numbers of truncated examples."""
+    """A counter of truncated examples per model."""
 
     values: dict[str, Callable[[], int]]
 

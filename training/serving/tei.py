@@ -50,7 +50,7 @@ from .signatures import BATCH_CHARACTERS, CHOICES, TEXT_PAIR, Row
 _EXAMPLE = '{"inputs": "a text"}'
 # The label for regression, as in Hugging Face configs without labels
 _ONLY_LABEL = "LABEL_0"
-# Aggregation strategies. In all of them, a word has the label of its first token.
+# Aggregation strategies. A word always has the label of its first token.
 _STRATEGIES = ("none", "simple", "first")
 _UNSUPPORTED = {"/embed_sparse": "sparse embeddings", "/embed_all": "token embeddings"}
 # The prediction methods behind /predict

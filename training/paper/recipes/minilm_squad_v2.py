@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD 2.0's development set with MiniLM L6-H384: 20 articles for training, the rest for scores.
+"""SQuAD 2.0's development set with MiniLM L6-H384, trained on 20 articles and scored on the rest.
 
     python -m training.finetune --recipe=minilm_squad_v2 --data_dir=DIR
 
