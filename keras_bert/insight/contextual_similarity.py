@@ -256,8 +256,9 @@ def contexts(
         )
         if not own or len(own) < len(all_tokens):
             raise ValueError(
-                f"Text {number} must have {word!r} in the {max_tokens} tokens that are not "
-                "truncated."
+                f"Text {number} must have {word!r} in the {max_tokens} tokens kept by truncation. "
+                f"Received: {len(own)} of its {len(all_tokens)} tokens. Shorten the text, or use a "
+                "preprocessor with a longer sequence_length."
             )
         vectors.append(row.hidden_states[:, own].mean(axis=1))
         units.append(_unit(row.hidden_states[:, 1:-1].astype("float64")))

@@ -191,7 +191,7 @@ def select_output(name: str, *parts: Any) -> list[Any]:
 def spread_over_rows(value: Any, shape: Sequence[Any], is_sum: bool) -> Any:
     """Spreads a batch's scalar loss over its examples or tokens.
 
-    All of them get the same value, such that their sum or mean is the scalar `v` again. For `n` of
+    All of them get the same value, so that their sum or mean is the scalar `v` again. For `n` of
     them:
 
     - If the loss is a sum, each gets `v / n`, and `n * (v / n) = v`.

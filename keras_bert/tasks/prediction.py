@@ -180,7 +180,7 @@ class TextPredictor(CompiledModel):
     def _predict_arrays(
         self, features: Features, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        """Predicts for features that every process has in full."""
+        """Computes the outputs for features. Every process must have all examples."""
         if not features.are_arrays:
             _, count = distribution.process_shard()
             raise ValueError(

@@ -31,7 +31,7 @@ class HeadChoice:
 
 @dataclasses.dataclass(frozen=True)
 class _HeadShape:
-    """The properties in which a stored head must match, so that its weights are used.
+    """The properties that must match before a stored head is used.
 
     Args:
         top_layers: The layers below the head, as described by `top_layer_options`.

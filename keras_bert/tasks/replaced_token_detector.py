@@ -48,8 +48,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     tokens. Samples from its predictions replace the masked tokens in the discriminator's input.
     Both encoders share the token, segment and position embeddings and their LayerNorm, or only the
     token embeddings (see `embedding_sharing`). Gradients of the discriminator's loss do not flow
-    through the samples to the generator. A sample that equals the original token counts as not
-    replaced.
+    through the samples to the generator. If a sample equals the original token, the token counts as
+    unchanged.
 
     `fit` and `evaluate` accept the same data as `MaskedLM`: text without labels, or token IDs with
     `mask_positions`, the original IDs as `y`, and sample weights. For text, 85% of the selected

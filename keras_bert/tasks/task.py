@@ -460,7 +460,7 @@ class Task(TextTrainer):
 
     @property
     def _parts_with_states(self) -> tuple[keras.Model, ...]:
-        """The models inside the task that save their layers' states themselves."""
+        """The models inside the task that save their own layer states."""
         return (self.backbone,)
 
     def _layer_states(self) -> dict[str, Any]:

@@ -389,7 +389,7 @@ class TextClassifier(Task):
             x: Single texts in memory, in any form that `fit` accepts.
             labels: The labels, or a dict from each label to a description that replaces the label
                 in the hypothesis.
-            hypothesis: The hypothesis, with `{}` in the place of the label.
+            hypothesis: The hypothesis, with `{}` in place of the label.
             multi_label: Whether any number of labels applies to a text. If so, a label's score is
                 the probability of entailment, normalized over entailment and contradiction.
                 Otherwise, the scores of all labels sum to 1. A single label is scored as with
