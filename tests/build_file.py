@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads BUILD as the Python it is, and computes its `deps` from the imports of the files.
+"""Reads BUILD as Python, and computes its `deps` from the imports in the files.
 
-`python -m tests.build_file` updates them. The files of a target are defined in BUILD itself: add
-a new package of the tree or a new program there by hand.
+`python -m tests.build_file` updates them. BUILD itself defines the files of each target. Add new
+packages and commands there by hand.
 """
 
 import ast
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.source_imports import ROOT, SOURCE_FOLDERS, imports_of, module_name
+from tests.source_imports import ROOT, SOURCE_DIRECTORIES, find_imports, module_name
 
 BUILD = ROOT / "BUILD"
 
-# Libraries whose distribution has another name than their import
+# Libraries whose distribution name differs from their import name
 DISTRIBUTIONS = {
     "absl": "absl-py",
     "apache_beam": "apache-beam",
@@ -33,20 +33,20 @@ DISTRIBUTIONS = {
     "tensorflow_text": "tensorflow-text",
 }
 
-# `deps` of at most so many characters are written on one line.
+# `deps` with at most this many characters are written on one line.
 _LONGEST_LIST = 80
 
 
 @dataclass(frozen=True)
 class Target:
-    """One rule of BUILD.
+    """A rule in BUILD.
 
     Attributes:
         rule: `py_library`, `py_binary` or `py_test`.
-        name: Its name.
-        srcs: Its Python files, relative to the root.
-        deps: Labels of this file (":text") and `requirement("numpy")`.
-        source: The text of the rule, where it is one by itself, and not one of a comprehension.
+        name: The name of the target.
+        srcs: Python files, relative to the root.
+        deps: Labels in this file (":text") and `requirement("numpy")`.
+        source: The text of the rule, or an empty string if a comprehension creates the rule.
     """
 
     rule: str
@@ -57,7 +57,7 @@ class Target:
 
 
 def read_targets(text: str) -> list[Target]:
-    """Runs BUILD with stand-ins for Bazel's rules, and gathers what it declares."""
+    """Runs BUILD with replacements for Bazel's rules, and collects the declared targets."""
     targets: list[Target] = []
     sources = {
         statement.lineno: ast.get_source_segment(text, statement) or ""
@@ -86,7 +86,7 @@ def read_targets(text: str) -> list[Target]:
 
 
 def _glob(include: list[str], exclude: tuple[str, ...] = ()) -> list[str]:
-    """Bazel's glob: `**` is any folder."""
+    """Bazel's glob, in which `**` matches any directory."""
     paths = {path for pattern in include for path in ROOT.glob(pattern) if path.is_file()}
     paths -= {path for pattern in exclude for path in ROOT.glob(pattern)}
     return sorted(str(path.relative_to(ROOT)) for path in paths)
@@ -101,12 +101,12 @@ def _project() -> dict[str, Any]:
 
 
 def declared_extras() -> set[str]:
-    """The names of pyproject's extras."""
+    """Returns the names of the extras in pyproject.toml."""
     return set(_project()["optional-dependencies"])
 
 
 def declared_distributions() -> set[str]:
-    """The names in pyproject's dependencies and extras, without their versions."""
+    """Returns the names in the dependencies and extras of pyproject.toml, without versions."""
     project = _project()
     extras = project["optional-dependencies"].values()
     requirements = [*project["dependencies"], *(name for extra in extras for name in extra)]
@@ -115,18 +115,18 @@ def declared_distributions() -> set[str]:
 
 
 def used_distributions(targets: list[Target]) -> set[str]:
-    """The names that BUILD's targets ask of pip."""
+    """Returns the names of the distributions that BUILD's targets require."""
     labels = {dep for target in targets for dep in target.deps if not dep.startswith(":")}
     return {label.split('"')[1] for label in labels}
 
 
 def libraries(targets: list[Target]) -> list[Target]:
-    """The targets whose `deps` are held to what their files import."""
+    """Returns the targets whose `deps` must match the imports in their files."""
     return [target for target in targets if target.rule == "py_library"]
 
 
 def expected_deps(targets: list[Target]) -> dict[str, tuple[str, ...]]:
-    """The labels that the imports of each target ask for, local ones first."""
+    """Returns the labels that each target's imports require, starting with local labels."""
     owners = {
         module_name(Path(source)): f":{library.name}"
         for library in libraries(targets)
@@ -139,29 +139,29 @@ def _expected_deps(target: Target, owners: dict[str, str]) -> tuple[str, ...]:
     labels = set()
     for source in target.srcs:
         module = module_name(Path(source))
-        for imported in imports_of((ROOT / source).read_text(), module):
+        for imported in find_imports((ROOT / source).read_text(), module):
             package = imported.module.partition(".")[0]
             if imported.module in owners:
                 labels.add(owners[imported.module])
-            elif package not in {*sys.stdlib_module_names, *SOURCE_FOLDERS}:
+            elif package not in {*sys.stdlib_module_names, *SOURCE_DIRECTORIES}:
                 labels.add(requirement(DISTRIBUTIONS.get(package, package)))
     labels.discard(f":{target.name}")
     return tuple(sorted(labels, key=lambda label: (not label.startswith(":"), label)))
 
 
-def corrected(text: str) -> str:
-    """BUILD with the `deps` of every library as they should be."""
+def correct_deps(text: str) -> str:
+    """Returns BUILD with the correct `deps` for every library."""
     targets = read_targets(text)
     expected = expected_deps(targets)
     for target in libraries(targets):
         deps = expected[target.name]
         if deps != target.deps:
-            text = text.replace(target.source, _with_deps(target.source, deps))
+            text = text.replace(target.source, _replace_deps(target.source, deps))
     return text
 
 
-def _with_deps(source: str, deps: tuple[str, ...]) -> str:
-    """The text of a rule with other `deps`."""
+def _replace_deps(source: str, deps: tuple[str, ...]) -> str:
+    """Replaces the `deps` in the text of a rule."""
     labels = [dep if dep.startswith("requirement") else f'"{dep}"' for dep in deps]
     rendered = f"deps = [{', '.join(labels)}]"
     if len(rendered) > _LONGEST_LIST:
@@ -174,4 +174,4 @@ def _with_deps(source: str, deps: tuple[str, ...]) -> str:
 
 
 if __name__ == "__main__":
-    BUILD.write_text(corrected(BUILD.read_text()))
+    BUILD.write_text(correct_deps(BUILD.read_text()))

@@ -32,33 +32,33 @@ def targets():
     return read_targets(BUILD.read_text())
 
 
-def test_every_file_is_in_one_library_or_a_test(targets):
-    held = Counter(
+def test_each_file_is_in_exactly_one_target(targets):
+    source_counts = Counter(
         source for target in targets if target.rule != "py_binary" for source in target.srcs
     )
     files = {str(path.relative_to(ROOT)) for path in source_files().values()}
-    assert sorted(files ^ held.keys()) == []
-    assert [source for source, times in held.items() if times > 1] == []
+    assert sorted(files ^ source_counts.keys()) == []
+    assert [source for source, times in source_counts.items() if times > 1] == []
 
 
-def test_deps_of_libraries_are_the_imports(targets):
+def test_library_deps_match_imports(targets):
     deps = build_file.expected_deps(targets)
     assert {target.name: target.deps for target in libraries(targets)} == {
         target.name: deps[target.name] for target in libraries(targets)
     }, "`python -m tests.build_file` writes them."
 
 
-def test_tests_and_programs_have_what_they_import(targets):
-    deps_of = {f":{target.name}": set(target.deps) for target in targets}
+def test_test_and_binary_deps_cover_imports(targets):
+    deps_by_label = {f":{target.name}": set(target.deps) for target in targets}
     deps = build_file.expected_deps(targets)
 
     @functools.cache
-    def reached(label):
-        return {label}.union(*(reached(dep) for dep in deps_of.get(label, ())))
+    def collect_deps(label):
+        return {label}.union(*(collect_deps(dep) for dep in deps_by_label.get(label, ())))
 
     for target in targets:
         if target.rule != "py_library":
-            lacking = set(deps[target.name]) - reached(f":{target.name}")
+            lacking = set(deps[target.name]) - collect_deps(f":{target.name}")
             assert not lacking, f"{target.name} lacks {sorted(lacking)}"
 
 
@@ -69,13 +69,13 @@ def test_libraries_match_pyproject(targets):
     assert differences == {"undeclared": [], "unused": []}
 
 
-def test_every_declared_library_is_pinned_for_the_tests():
+def test_declared_libraries_are_pinned_for_tests():
     lines = (ROOT / "requirements-test.txt").read_text().splitlines()
     pinned = {line.split("==")[0] for line in [*lines, noxfile.BEAM] if "==" in line}
     assert sorted(build_file.declared_distributions() - pinned) == []
 
 
-def test_each_extra_is_installed_by_itself_before_a_release():
+def test_release_installs_each_extra_separately():
     extras = {extra for names in noxfile.INSTALLED for extra in names.split(",") if extra}
-    # The suite runs where `test` is installed
+    # The test suite runs with `test` installed.
     assert extras == build_file.declared_extras() - {"test"}

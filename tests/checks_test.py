@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the rule for numbers in options, and that the arguments of the library follow it."""
+"""Number ranges of options, and the library's arguments that use them."""
 
 import inspect
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 NAN, INFINITE = float("nan"), float("inf")
 CONFIG = BertConfig(vocabulary_size=12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
-# What the constructors require besides the number that is wrong
+# Required arguments of the constructors, other than the invalid number
 REQUIRED = {
     "activation": "gelu_erf",
     "attention": keras_bert.layers.Attention(2),
@@ -56,7 +56,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize(
-    ("numbers", "name", "allowed", "refused"),
+    ("number_range", "name", "allowed", "rejected"),
     [
         (checks.FINITE, "a finite number", (-1, 0.5, np.float32(2)), (NAN, INFINITE, True, "1")),
         (checks.POSITIVE, "a finite number above 0", (1e-9, 3), (0, NAN, INFINITE, 10**400)),
@@ -69,14 +69,14 @@ REQUIRED = {
         (NumberRange(below=3, integer=True), "an integer below 3", (2, -9), (3, 2.5)),
     ],
 )
-def test_a_range_accepts_its_numbers_and_names_them(numbers, name, allowed, refused):
-    assert str(numbers) == name
-    assert [value for value in allowed if not numbers.allows(value)] == []
-    assert [value for value in refused if numbers.allows(value)] == []
+def test_number_range_bounds_and_text(number_range, name, allowed, rejected):
+    assert str(number_range) == name
+    assert [value for value in allowed if not number_range.allows(value)] == []
+    assert [value for value in rejected if number_range.allows(value)] == []
 
 
-def floats_of(owner):
-    """The arguments of a class or function that are floats."""
+def float_arguments(owner):
+    """Returns the float arguments of a class or function."""
     parameters = inspect.signature(owner).parameters.values()
     return [p.name for p in parameters if str(p.annotation).startswith("float")]
 
@@ -94,11 +94,11 @@ OWNERS = [
     [
         (owner, name)
         for owner in [*OWNERS, InstanceGenerator, MaskedLMMaskGenerator, StaticMasker]
-        for name in floats_of(owner)
+        for name in float_arguments(owner)
     ],
 )
 @pytest.mark.parametrize("value", [NAN, -1.0])
-def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value):
+def test_constructors_reject_nan_and_negative_floats(owner, name, value):
     required = {
         parameter.name: REQUIRED[parameter.name]
         for parameter in inspect.signature(owner).parameters.values()
@@ -120,27 +120,33 @@ def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value
         ({"loss_scale_factor": INFINITE}, "loss_scale_factor must .*inf"),
     ],
 )
-def test_an_optimizer_refuses_what_it_cannot_train_with(options, message):
+def test_optimizer_rejects_invalid_numbers(options, message):
     with pytest.raises(ValueError, match=message):
         optimizers.AdamW(**options)
 
 
-def classifier(**options):
+def make_classifier(**options):
     return TextClassifier(Backbone(CONFIG), **{"num_classes": 2} | options)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: classifier(num_classes=True), "num_classes must be an integer above"),
-        (lambda: classifier(class_names="ab"), "class_names must be a list or tuple"),
+        (lambda: make_classifier(num_classes=True), "num_classes must be an integer above"),
+        (lambda: make_classifier(class_names="ab"), "class_names must be a list or tuple"),
         (
-            lambda: classifier(class_names=["a", 1]),
+            lambda: make_classifier(class_names=["a", 1]),
             r"class_names must contain strings\. Received: 1 \(index 1\)",
         ),
-        (lambda: classifier(dropout=NAN), "dropout must .*nan"),
-        (lambda: Distiller(classifier(), classifier(), temperature=NAN), "temperature must .*nan"),
-        (lambda: Distiller(classifier(), classifier(), label_weight=-1), "label_weight must .*-1"),
+        (lambda: make_classifier(dropout=NAN), "dropout must .*nan"),
+        (
+            lambda: Distiller(make_classifier(), make_classifier(), temperature=NAN),
+            "temperature must .*nan",
+        ),
+        (
+            lambda: Distiller(make_classifier(), make_classifier(), label_weight=-1),
+            "label_weight must .*-1",
+        ),
         (
             lambda: ReplacedTokenDetector(Backbone(CONFIG), discriminator_weight=NAN),
             "discriminator_weight must .*nan",
@@ -150,13 +156,16 @@ def classifier(**options):
             "generator_size must",
         ),
         (lambda: Backbone(CONFIG).enable_lora(2, lora_alpha=NAN), "lora_alpha must .*nan"),
-        (lambda: classifier().fit(np.ones((2, 3)), np.ones(2), epochs=0.5), r"epochs must .*0\.5"),
         (
-            lambda: classifier().fit(np.ones((2, 3)), np.ones(2), validation_split=NAN),
+            lambda: make_classifier().fit(np.ones((2, 3)), np.ones(2), epochs=0.5),
+            r"epochs must .*0\.5",
+        ),
+        (
+            lambda: make_classifier().fit(np.ones((2, 3)), np.ones(2), validation_split=NAN),
             "validation_split must .*nan",
         ),
     ],
 )
-def test_a_task_refuses_numbers_and_names_that_are_none(make, message):
+def test_tasks_reject_invalid_numbers_and_names(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The config of an architecture: valid values, errors and serialization."""
+"""`BertConfig`: valid values, errors and serialization."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from keras_bert.config import BertConfig, ConfigError
 pytestmark = pytest.mark.backend_independent
 
 
-NOT_ALLOWED = [
+INVALID_VALUES = [
     *[
         (name, value, "an integer above 0")
         for name in (
@@ -103,8 +103,8 @@ KERAS_HUB_NAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "value", "allowed"), NOT_ALLOWED)
-def test_an_error_names_the_field_the_value_and_what_is_allowed(name, value, allowed):
+@pytest.mark.parametrize(("name", "value", "allowed"), INVALID_VALUES)
+def test_error_includes_field_value_and_rule(name, value, allowed):
     with pytest.raises(ConfigError) as error:
         BertConfig(**{name: value})
     message = str(error.value)
@@ -113,12 +113,12 @@ def test_an_error_names_the_field_the_value_and_what_is_allowed(name, value, all
     assert allowed in message
 
 
-def test_heads_must_divide_the_width():
+def test_num_heads_must_divide_hidden_dim():
     with pytest.raises(ConfigError, match=r"num_heads must divide hidden_dim.*768"):
         BertConfig(num_heads=5)
 
 
-def test_pruned_heads_fit_the_layers():
+def test_heads_by_layer():
     sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 8}
     config = BertConfig(**sizes, heads_by_layer=[4, 1])
     assert config.heads_by_layer == config.effective_heads_by_layer == (4, 1)
@@ -135,7 +135,7 @@ def test_pruned_heads_fit_the_layers():
             config.replace(**changes)
 
 
-def test_the_defaults_are_the_papers_base_model():
+def test_defaults_match_bert_base():
     config = BertConfig()
     assert (config.num_layers, config.hidden_dim, config.num_heads) == (12, 768, 12)
     assert (config.intermediate_dim, config.max_sequence_length) == (3072, 512)
@@ -143,12 +143,12 @@ def test_the_defaults_are_the_papers_base_model():
     assert (config.layer_norm_epsilon, config.initializer_range) == (1e-12, 0.02)
 
 
-def test_classifier_dropout_follows_dropout_unless_it_is_set():
+def test_classifier_dropout_defaults_to_dropout():
     assert BertConfig(dropout=0.3).effective_classifier_dropout == 0.3
     assert BertConfig(classifier_dropout=0.0).effective_classifier_dropout == 0.0
 
 
-def test_replace_changes_a_copy_and_checks_it():
+def test_replace_validates_a_copy():
     config = BertConfig()
     assert config.replace(num_layers=2) == BertConfig(num_layers=2)
     assert config.num_layers == 12
@@ -159,7 +159,7 @@ def test_replace_changes_a_copy_and_checks_it():
 
 
 @pytest.mark.parametrize("name", BertConfig.names())
-def test_json_round_trip_of_every_named_size(name):
+def test_json_round_trip_of_standard_configs(name):
     config = BertConfig.from_name(name)
     assert BertConfig.from_json(config.to_json()) == config
     assert BertConfig.from_dict(config.to_dict()) == config
@@ -175,7 +175,7 @@ def test_json_round_trip_of_every_named_size(name):
         ('{"dropout": NaN}', "dropout must .*nan"),
     ],
 )
-def test_json_that_is_no_config_says_why(text, message, tmp_path):
+def test_invalid_json_raises(text, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         BertConfig.from_json(text)
     path = tmp_path / "config.json"
@@ -196,7 +196,7 @@ def test_keras_hub_names_are_aliases(alias, name):
     assert alias not in BertConfig.names()
 
 
-def test_an_unknown_name_is_answered_with_those_there_are():
+def test_unknown_name_error_lists_names():
     with pytest.raises(ConfigError) as error:
         BertConfig.from_name("bert_huge_uncased")
     assert "'bert_huge_uncased'" in str(error.value)
@@ -207,13 +207,13 @@ def test_an_unknown_name_is_answered_with_those_there_are():
     "name",
     [name for name in BertConfig.names() if BertConfig.from_name(name).feed_forward == "plain"],
 )
-def test_named_sizes_keep_the_papers_proportions(name):
+def test_standard_configs_keep_bert_proportions(name):
     config = BertConfig.from_name(name)
     assert config.intermediate_dim == 4 * config.hidden_dim
     exceptions = {"minilm": 12, "albert_xlarge": 16}
     heads = [count for start, count in exceptions.items() if name.startswith(start)]
     assert config.num_heads == (heads[0] if heads else config.hidden_dim // 64)
-    # The TF1 code of BERT and ALBERT computes GELU by its tanh approximation; the others exactly
+    # The TF1 code of BERT and ALBERT approximates GELU with tanh. Other models compute it exactly.
     assert config.activation == ("gelu_tanh" if name.startswith(("bert", "albert")) else "gelu_erf")
 
 
@@ -240,12 +240,12 @@ def test_named_sizes_keep_the_papers_proportions(name):
         ),
     ],
 )
-def test_fields_that_do_not_fit_together(fields, message):
+def test_contradictory_fields_raise(fields, message):
     with pytest.raises(ConfigError, match=message):
         BertConfig(**fields)
 
 
-def test_windows_and_bases_of_layers():
+def test_windows_and_rotary_bases_by_layer():
     config = BertConfig.from_name("modernbert_base").replace(num_layers=5)
     assert config.attention_windows == (None, 64, 64, None, 64)
     assert config.rotary_bases == (160_000.0, 10_000.0, 10_000.0, 160_000.0, 10_000.0)

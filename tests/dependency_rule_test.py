@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from tests.source_imports import imports_of, source_files
+from tests.source_imports import find_imports, source_files
 
 pytestmark = pytest.mark.backend_independent
 
-# A package -> the packages it may import from.
+# For each package, the packages it may import from
 PACKAGES = {
     "__main__": set(),
     "atomic": set(),
@@ -48,7 +48,7 @@ PACKAGES = {
     },
 }  # fmt: skip
 
-# A package -> what it may import that is neither the project's nor Python's own.
+# For each package, the third-party libraries it may import
 LIBRARIES = {
     "__main__": set(),
     "atomic": set(),
@@ -67,12 +67,12 @@ LIBRARIES = {
     "optimizers": {"keras"},
     "vocabularies": set(),
     "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
-    # fsspec for URLs, pandas for answers in its frames, pyarrow to decompress and for Parquet
+    # fsspec for URLs, pandas for predictions in data frames, pyarrow for compression and Parquet
     "data": {
         "charset_normalizer", "fsspec", "numpy", "pandas", "pyarrow", "sentencex", "tensorflow",
     },
     "layers": {"keras"},
-    "models": {"keras", "numpy"},  # NumPy to look into ids that come as arrays
+    "models": {"keras", "numpy"},  # NumPy to check ids in arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
     "export": {
         "keras", "numpy", "tensorflow", "tensorflow_text",
@@ -83,23 +83,24 @@ LIBRARIES = {
     "insight": {"keras", "matplotlib", "numpy", "scipy"},
 }  # fmt: skip
 
-# What a package may import inside functions alone: tokenizers are used without Keras, which
-# checkpoints need.
+# Imports that are allowed only inside functions. Tokenizers are used without Keras, but checkpoints
+# need Keras.
 DEFERRED = {("text", "checkpoints")}
 
-# Importing these must not import TensorFlow: there, it stands inside the function that needs it.
+# Importing these packages must not import TensorFlow. They import it inside functions.
 WITHOUT_TENSORFLOW = {
     "atomic", "checks", "families", "config", "vocabularies", "losses", "metrics", "optimizers",
     "layers", "models", "checkpoints", "tasks", "insight",
 }  # fmt: skip
-# Of these, one package each imports it: the operations of tokenizers, and what `tf.data` needs.
+# In each of these packages, only one subpackage imports TensorFlow: for tokenizer operations, and
+# for `tf.data`.
 TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data.tfdata"}
 
 
-# A folder of `training` -> the folders that it may import from. Modules without a folder are
-# programs, which only benchmarks import. Two modules have a place of their own: the base
-# of configs, which readers know too, and the loader of recipes, which finds them by name.
-FOLDERS = {
+# For each directory of `training`, the directories it may import from. Modules without a directory
+# are commands, which only benchmarks import. Two modules have separate entries: the base of
+# configs, which readers also use, and the loader of recipes, which finds them by name.
+DIRECTORIES = {
     "options": set(),
     "loader": set(),
     "costs": set(),
@@ -122,34 +123,36 @@ FOLDERS = {
 PLACES = {"training.engine.options": "options", "training.paper.recipes": "loader"}
 
 
-def folder_of(module: str) -> str:
-    """The folder of a module of `training`; "programs" for a module without one."""
-    folder, _, name = module.removeprefix("training.").partition(".")
+def find_directory(module: str) -> str:
+    """Returns the directory of a `training` module, or "programs" for a module without one."""
+    directory, _, name = module.removeprefix("training.").partition(".")
     is_package = module in source_files() and source_files()[module].name == "__init__.py"
-    return PLACES.get(module, folder if name or is_package else "programs")
+    return PLACES.get(module, directory if name or is_package else "programs")
 
 
-def folder_violations(module: str, source: str) -> list[str]:
-    """What one file of `training` imports against the rule, as lines to read."""
-    own = folder_of(module)
+def find_directory_violations(module: str, source: str) -> list[str]:
+    """Lists the imports in a `training` file that violate the rules."""
+    own = find_directory(module)
     return [
-        f"{module}:{one.line} imports {one.module}: {own} may import {sorted(FOLDERS[own])}"
-        for one in imports_of(source, module)
-        if one.module.startswith("training.") and folder_of(one.module) not in {own, *FOLDERS[own]}
+        f"{module}:{imported.line} imports {imported.module}: "
+        f"{own} may import {sorted(DIRECTORIES[own])}"
+        for imported in find_imports(source, module)
+        if imported.module.startswith("training.")
+        and find_directory(imported.module) not in {own, *DIRECTORIES[own]}
     ]
 
 
-def package_of(module: str) -> str | None:
-    """The part of `keras_bert` a module lies in; None for the package itself and for others."""
+def find_package(module: str) -> str | None:
+    """Returns the part of `keras_bert` that contains a module, or `None` for other modules."""
     root, _, rest = module.partition(".")
     return rest.partition(".")[0] if root == "keras_bert" and rest else None
 
 
-def violations(module: str, source: str) -> list[str]:
-    """What one file imports against the rule, as lines to read."""
-    package = package_of(module)
+def find_violations(module: str, source: str) -> list[str]:
+    """Lists the imports in a file that violate the rules."""
+    package = find_package(module)
     messages = []
-    for imported in imports_of(source, module):
+    for imported in find_imports(source, module):
         complaint = _complaint(module, package, imported.module, imported.deferred)
         if complaint:
             messages.append(f"{module}:{imported.line} imports {imported.module}: {complaint}")
@@ -163,14 +166,14 @@ def _complaint(module: str, package: str | None, imported: str, deferred: bool) 
     if library in sys.stdlib_module_names:
         return "pickle executes what it loads" if library in ("pickle", "shelve") else None
     if package is None:
-        return None if library == "keras_bert" else "keras_bert/__init__.py holds names alone"
+        return None if library == "keras_bert" else "keras_bert/__init__.py may only define names"
     if library == "keras_bert":
-        return _package_complaint(package, package_of(imported), deferred)
+        return _package_complaint(package, find_package(imported), deferred)
     if library not in LIBRARIES[package]:
         return f"{package} may import {sorted(LIBRARIES[package])} of other libraries"
     own = TENSORFLOW_PACKAGES.get(package, "")
     if library.startswith("tensorflow") and not module.startswith(own):
-        return f"text is Python and NumPy; TensorFlow is for {own} alone"
+        return f"text is Python and NumPy; only {own} may import TensorFlow"
     if library.startswith("tensorflow") and package in WITHOUT_TENSORFLOW and not deferred:
         return f"{package} is imported where TensorFlow is missing; import it inside a function"
     return None
@@ -184,12 +187,12 @@ def _package_complaint(package: str, other: str | None, deferred: bool) -> str |
     return f"{package} may import {sorted(PACKAGES[package])} of the project"
 
 
-# The private parts of a library are named only in one module of `ops`.
+# Only one module in `ops` may use the private parts of a library.
 _PRIVATE = re.compile(r"\b(keras|tensorflow|jax|torch)(\.src|\.python|\._[a-z])")
 
 
-def private_parts(module: str, source: str) -> list[str]:
-    """The lines of a file that name a private part outside the module for it, as lines to read."""
+def find_private_parts(module: str, source: str) -> list[str]:
+    """Lists the lines in a file that use private parts outside the module for them."""
     return [
         f"{module}:{number} names a private part of {found[1]}: only keras_bert.ops."
         f"{found[1]}_private does"
@@ -208,47 +211,49 @@ PROGRAM_FILES = {
 
 
 @pytest.mark.parametrize("module", PACKAGE_FILES)
-def test_imports_keep_the_rule(module):
-    assert violations(module, PACKAGE_FILES[module].read_text()) == []
+def test_package_imports_follow_the_rules(module):
+    assert find_violations(module, PACKAGE_FILES[module].read_text()) == []
 
 
-def test_private_parts_of_libraries_are_behind_one_module():
+def test_private_parts_are_used_in_one_module():
     files = (PACKAGE_FILES | PROGRAM_FILES).items()
-    found = [line for module, path in files for line in private_parts(module, path.read_text())]
+    found = [
+        line for module, path in files for line in find_private_parts(module, path.read_text())
+    ]
     assert found == []
     source = "from keras.src import losses\ntorch._foreach_norm(x)\nimport jax._src.lib"
-    assert len(private_parts("keras_bert.ops.keras_private", source)) == 2
+    assert len(find_private_parts("keras_bert.ops.keras_private", source)) == 2
 
 
-def test_every_package_of_the_tree_has_a_rule():
-    packages = {package_of(module) for module in PACKAGE_FILES} - {None}
+def test_every_package_has_a_rule():
+    packages = {find_package(module) for module in PACKAGE_FILES} - {None}
     assert packages <= PACKAGES.keys()
     assert PACKAGES.keys() == LIBRARIES.keys()
 
 
-def test_programs_name_one_another_relatively():
-    """In a wheel their package is `keras_bert_training`: `training` is there for others."""
+def test_training_uses_relative_imports():
+    """In a wheel, the package is `keras_bert_training`. `training` may be a different package."""
     for module, path in PROGRAM_FILES.items():
         imports = re.findall(r"^\s*(?:from|import) training\b.*", path.read_text(), re.M)
         assert imports == [], module
 
 
-def test_folders_of_programs_keep_the_rule():
+def test_training_imports_follow_the_rules():
     messages = [
         line
         for module, path in PROGRAM_FILES.items()
         if module != "training"
-        for line in folder_violations(module, path.read_text())
+        for line in find_directory_violations(module, path.read_text())
     ]
     assert messages == []
 
 
-def cycle_in(graph: dict[str, set[str]]) -> set[str]:
-    """The nodes of a graph that lie on a cycle or between two; none if it has no cycle."""
+def find_cycle(graph: dict[str, set[str]]) -> set[str]:
+    """Returns the nodes on or between cycles of a graph. Without cycles, there are none."""
     remaining = {node: set(others) & graph.keys() - {node} for node, others in graph.items()}
     while True:
         others = set().union(*remaining.values())
-        # What imports nothing that is left, and what nothing that is left imports
+        # Nodes without remaining imports, and nodes that no remaining node imports
         free = [node for node in remaining if not remaining[node] or node not in others]
         if not free:
             return set(remaining)
@@ -257,18 +262,18 @@ def cycle_in(graph: dict[str, set[str]]) -> set[str]:
         }
 
 
-def test_the_rule_has_no_cycle():
-    assert cycle_in(PACKAGES) == set()
-    assert cycle_in(FOLDERS) == set()
+def test_rules_have_no_cycle():
+    assert find_cycle(PACKAGES) == set()
+    assert find_cycle(DIRECTORIES) == set()
 
 
-def test_no_modules_import_each_other():
-    # At import time, inside functions and under TYPE_CHECKING
+def test_modules_have_no_import_cycle():
+    # Including imports inside functions and under TYPE_CHECKING
     graph = {
-        module: {imported.module for imported in imports_of(path.read_text(), module)}
+        module: {imported.module for imported in find_imports(path.read_text(), module)}
         for module, path in (PACKAGE_FILES | PROGRAM_FILES).items()
     }
-    assert sorted(cycle_in(graph)) == []
+    assert sorted(find_cycle(graph)) == []
 
 
 @pytest.mark.parametrize(
@@ -295,10 +300,10 @@ def test_no_modules_import_each_other():
             "tasks may import",
         ),
         ("keras_bert.checkpoints.spy", "import pickle", "executes"),
-        ("keras_bert", "import keras", "names alone"),
+        ("keras_bert", "import keras", "may only define names"),
     ],
 )
-def test_a_violation_is_found(module, source, complaint):
-    messages = violations(module, source)
+def test_violations_are_found(module, source, complaint):
+    messages = find_violations(module, source)
     assert len(messages) == 1
     assert complaint in messages[0]

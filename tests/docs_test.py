@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README and the pages: links, Python snippets, commands and what is generated.
+"""The README and the pages: links, Python snippets, commands and generated content.
 
-Links between pages are checked where the site is built, by the session `docs` of nox.
+The nox session `docs` checks links between pages when it builds the site.
 """
 
 import ast
@@ -39,7 +39,7 @@ PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 LINK = re.compile(r"(?<!`)\[[^]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.M | re.S)
-# What pages call objects that an earlier snippet has made
+# Names that pages use for objects of earlier snippets
 NAMES = {
     "answerer": "QuestionAnswerer",
     "backbone": "Backbone",
@@ -48,14 +48,14 @@ NAMES = {
     "masked_lm": "MaskedLM",
     "tagger": "TokenClassifier",
 }
-# Methods that pass their other arguments on
-PASSED_ON = {
+# Methods that forward other arguments to these functions
+FORWARDED_TO = {
     "export": export_task,
     "replace": keras_bert.BertConfig,
     "student_from_teacher": keras_bert.BertConfig,
 }
 COMMAND = re.compile(r"(?:keras-bert ([a-z][a-z-]+)|python -m (training\.[\w.]+))\b")
-# Flags that every program has, by absl
+# Flags that absl defines for every command
 COMMON_FLAGS = {"help", "verbosity", "version"}
 
 
@@ -78,13 +78,13 @@ def test_no_tensorflow_install_command():
 
 
 def headings(page):
-    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    """Returns the anchors of a page's headings, as GitHub and MkDocs create them."""
     titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_exist(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             path, _, anchor = target.partition("#")
@@ -93,13 +93,13 @@ def test_relative_links_lead_somewhere(page):
             assert not anchor or anchor in headings(file), target
 
 
-def test_the_readme_is_one_page():
+def test_readme_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_rows_stand_below_the_head_of_a_table(page):
-    """Others are shown as text."""
+def test_tables_have_a_header(page):
+    """Rows without a header are shown as text."""
     text = re.sub(BLOCK, "", page.read_text(encoding="utf-8"))
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert re.match(r".*\n\|[-|: ]+\|\n", table), table
@@ -108,8 +108,8 @@ def test_rows_stand_below_the_head_of_a_table(page):
 # === Python snippets ===
 
 
-def blocks(page, *languages):
-    """The line and the text of the fenced blocks of a page."""
+def find_blocks(page, *languages):
+    """Yields the line and the text of each fenced block on a page."""
     text = page.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
         if match[2] in languages:
@@ -124,23 +124,23 @@ class Instance:
         self.cls = cls
 
     def attribute(self, name):
-        """What an attribute is, `None` if that is unknown.
+        """Returns the value of an attribute, or `None` if it is unknown.
 
         Raises:
-            AttributeError: If objects of the class do not have it.
+            AttributeError: If objects of the class do not have the attribute.
         """
         if hasattr(self.cls, name):
             attribute = inspect.getattr_static(self.cls, name)
             return getattr(self.cls, name) if isinstance(attribute, FunctionType) else None
         sources = [
-            inspect.getsource(base) for base in self.cls.__mro__[:-1] if is_preset_config(base)
+            inspect.getsource(base) for base in self.cls.__mro__[:-1] if is_from_keras_bert(base)
         ]
         if any(re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M) for source in sources):
             return None
         raise AttributeError(f"{self.cls.__name__} has no {name}")
 
 
-def is_preset_config(value):
+def is_from_keras_bert(value):
     return getattr(value, "__module__", "").startswith("keras_bert")
 
 
@@ -165,7 +165,7 @@ class SnippetChecker(ast.NodeVisitor):
                 self.known[alias.asname or alias.name] = getattr(module, alias.name)
 
     def visit_Assign(self, node):
-        value = self.value_of(node.value)
+        value = self.evaluate(node.value)
         for target in node.targets:
             for name in ast.walk(target):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
@@ -174,56 +174,56 @@ class SnippetChecker(ast.NodeVisitor):
                 self.known[target.id] = value
 
     def visit_Expr(self, node):
-        self.value_of(node.value)
+        self.evaluate(node.value)
 
     def generic_visit(self, node):
-        """Also looks into statements that are made of others."""
+        """Also visits statements inside other statements."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self.value_of(child)
+                self.evaluate(child)
             else:
                 self.visit(child)
 
-    def value_of(self, node):
-        """What an expression is, `None` if unknown; parts of it are checked on the way."""
+    def evaluate(self, node):
+        """Returns the value of an expression, or `None` if unknown, and checks its parts."""
         if isinstance(node, ast.Name):
             return self.known.get(node.id)
         if isinstance(node, ast.Attribute):
-            base = self.value_of(node.value)
+            base = self.evaluate(node.value)
             if isinstance(base, Instance):
                 return base.attribute(node.attr)
-            is_known = isinstance(base, ModuleType) or is_preset_config(base)
+            is_known = isinstance(base, ModuleType) or is_from_keras_bert(base)
             return getattr(base, node.attr) if is_known else None
         if isinstance(node, ast.Call):
-            return self.value_of_call(node)
+            return self.evaluate_call(node)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self.value_of(child)
+                self.evaluate(child)
         return None
 
-    def value_of_call(self, node):
-        function = self.value_of(node.func)
+    def evaluate_call(self, node):
+        function = self.evaluate(node.func)
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-            self.value_of(argument)
+            self.evaluate(argument)
         if isinstance(function, Instance) or not callable(function):
             return None
         self.check_keywords(function, {keyword.arg for keyword in node.keywords if keyword.arg})
         if function is keras_bert.Ensemble:
-            return None  # of the subclass for the class of its members
+            return None  # The class depends on the class of the members.
         if isinstance(function, type):
             return Instance(function)
         if isinstance(function, MethodType) and isinstance(function.__self__, type):
-            return Instance(function.__self__)  # from_preset, from_name, …
+            return Instance(function.__self__)  # For example, from_preset and from_name
         return None
 
     def check_keywords(self, function, keywords):
         parameters = set(inspect.signature(function).parameters)
         name = getattr(function, "__name__", "")
-        takes_any = inspect.getfullargspec(function).varkw and inspect.isfunction(function)
-        if takes_any and function.__qualname__ == name:  # such as `signature(…, **inputs)`
+        accepts_any = inspect.getfullargspec(function).varkw and inspect.isfunction(function)
+        if accepts_any and function.__qualname__ == name:  # For example, `signature(…, **inputs)`
             return
         owner = getattr(function, "__self__", None)
-        if isinstance(function, type):  # arguments of its bases are passed on as `**kwargs`
+        if isinstance(function, type):  # A class passes `**kwargs` to its bases.
             name, owner = "__init__", function
         elif isinstance(function, FunctionType) and function.__qualname__.endswith(f".{name}"):
             owner = self.class_of(function)
@@ -232,8 +232,8 @@ class SnippetChecker(ast.NodeVisitor):
                 parameters |= set(inspect.signature(getattr(base, name)).parameters)
         if name == "from_preset" and hasattr(owner, "options"):
             parameters |= {*owner.options, *owner.preprocessor_class.options}
-        if name in PASSED_ON:
-            parameters |= set(inspect.signature(PASSED_ON[name]).parameters)
+        if name in FORWARDED_TO:
+            parameters |= set(inspect.signature(FORWARDED_TO[name]).parameters)
         assert keywords <= parameters, f"{function} takes no {keywords - parameters}"
 
     def class_of(self, function):
@@ -241,9 +241,9 @@ class SnippetChecker(ast.NodeVisitor):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_python_snippets_name_what_there_is(page):
-    checker = SnippetChecker()  # of all snippets of a page, which build on one another
-    for line, source in blocks(page, "python"):
+def test_python_snippets_use_existing_names(page):
+    checker = SnippetChecker()  # Later snippets on a page use objects of earlier snippets.
+    for line, source in find_blocks(page, "python"):
         try:
             checker.visit(ast.parse(source))
         except (SyntaxError, AttributeError, ImportError, AssertionError) as error:
@@ -254,15 +254,15 @@ def test_python_snippets_name_what_there_is(page):
 
 
 def command_lines(page):
-    """The lines of shell blocks, continued ones joined, and the inline code of a page."""
-    for _, source in blocks(page, "bash", "console"):
+    """Yields the lines in shell blocks, with continued lines joined, and a page's inline code."""
+    for _, source in find_blocks(page, "bash", "console"):
         yield from source.replace("\\\n", "").splitlines()
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text))
 
 
-def flags_of(words):
-    """The names of the flags among the words of a command, up to the end of it."""
+def find_flags(words):
+    """Yields the flag names in a command's words, up to the end of the command."""
     for word in words:
         if word in ("&&", "||", "|", ";"):
             return
@@ -273,22 +273,22 @@ def flags_of(words):
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_and_their_flags_exist(page):
     names = {name for group in child_commands.COMMANDS.values() for name in group}
-    by_module = {child_commands.module_name(name): name for name in names}
+    names_by_module = {child_commands.module_name(name): name for name in names}
     for line in command_lines(page):
         for match in COMMAND.finditer(line):
-            name = match[1] or by_module.get(match[2])
+            name = match[1] or names_by_module.get(match[2])
             assert name in names, line
             known = {flag.name for flag in commands.read(name).all_flags}
             known |= {f"no{flag.name}" for flag in commands.read(name).all_flags if flag.is_switch}
             words = shlex.split(line[match.end() :].replace("…", ""), comments=True)
-            unknown = set(flags_of(words)) - known - COMMON_FLAGS
+            unknown = set(find_flags(words)) - known - COMMON_FLAGS
             assert not unknown, f"{page.name}: {line}: no flag {unknown}"
 
 
-# === What is generated ===
+# === Generated content ===
 
 
-def test_tables_and_chart_show_the_recorded_measurements():
+def test_speed_tables_and_chart_are_up_to_date():
     text = speed_tables.PAGE.read_text(encoding="utf-8")
     message = "`python -m docs.hooks.speed_tables` writes them"
     assert speed_tables.page_text(text) == text, message
@@ -302,13 +302,13 @@ def test_diagrams_are_up_to_date(name):
     assert diagrams.DIAGRAMS[name]() == (diagrams.ASSETS / name).read_text("utf-8"), message
 
 
-def test_the_command_of_a_measurement_is_one_of_the_benchmark():
+def test_measurement_commands_use_benchmark_flags():
     flags = {flag.name for flag in commands.read("benchmark").flags}
     for measurement in speed_tables.read().values():
-        assert set(flags_of(speed_tables.words(measurement))) <= flags
+        assert set(find_flags(speed_tables.words(measurement))) <= flags
 
 
-def test_the_reference_has_every_public_name_once():
+def test_reference_has_each_public_name_once():
     names = reference.public_names()
     paths = [name.path for name in names]
     assert len(set(paths)) == len(paths)
@@ -321,19 +321,21 @@ def test_the_reference_has_every_public_name_once():
     assert {f"keras_bert.{name}" for name in own} <= set(paths)
 
 
-def test_the_reference_lists_inherited_methods_with_their_class():
+def test_reference_lists_inherited_methods():
     pages = reference.pages()
     classifier, encoder = pages["reference/tasks/TextClassifier.md"], pages["reference/encoder.md"]
     home = "keras_bert.tasks.text_trainer.TextTrainer"
     assert f"| [`fit`][{home}.fit] | `TextTrainer` | Trains the model like" in classifier
     assert "[`from_preset`][keras_bert.tasks.task.Task.from_preset] | `Task`" in classifier
-    assert "[`classify`]" not in classifier  # its own, and therefore documented above
+    assert (
+        "[`classify`]" not in classifier
+    )  # Documented above, because it is the class's own method
     assert re.search(r"Further methods from \[`keras\.Model`\].*`fit`", encoder)
     for name in reference.public_names():
         if name.home.startswith("keras_bert.tasks.") and name.short[0].isupper():
             bases = getattr(keras_bert, name.short).__mro__[1:]
-            ours = [base for base in bases if base.__module__.startswith("keras_bert.")]
-            expected = [f"{base.__module__}.{base.__name__}" for base in ours]
+            package_bases = [base for base in bases if base.__module__.startswith("keras_bert.")]
+            expected = [f"{base.__module__}.{base.__name__}" for base in package_bases]
             names = [base for base in reference.list_bases(name) if base.startswith("keras_bert.")]
             assert names == expected
 
@@ -346,7 +348,7 @@ def test_every_command_has_a_page_with_its_flags():
         assert all(f"{flag.name}=" in page for flag in commands.read(name).all_flags)
 
 
-def test_the_page_of_recipes_says_of_each_what_its_file_says():
+def test_recipe_page_matches_recipe_files():
     page = recipes.page()
     for name in recipe_files.names():
         section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals against those of tables and of formulas."""
+"""Confidence intervals match tables and formulas."""
 
 import math
 
@@ -11,8 +11,8 @@ from keras_bert.intervals import bootstrap_interval, mean_and_interval, proporti
 pytestmark = pytest.mark.backend_independent
 
 
-def test_means_over_seeds_have_students_interval():
-    # t(0.975, 4 degrees of freedom) = 2.7764 in the tables; the sample deviation is sqrt(2.5).
+def test_mean_interval_matches_student_t():
+    # In tables, t(0.975, 4 degrees of freedom) = 2.7764. The sample deviation is sqrt(2.5).
     mean, half_width = mean_and_interval([1, 2, 3, 4, 5])
     assert mean == 3
     assert half_width == pytest.approx(2.7764 * math.sqrt(2.5 / 5), rel=1e-4)
@@ -25,26 +25,26 @@ def test_means_over_seeds_have_students_interval():
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 7), (3, 7), (7, 7), (120, 1000)])
-def test_shares_have_wilsons_interval(count, total):
-    z, share = 1.959964, count / total
-    center = share + z * z / (2 * total)
-    margin = z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
+def test_proportion_interval_matches_wilson(count, total):
+    z, proportion = 1.959964, count / total
+    center = proportion + z * z / (2 * total)
+    margin = z * math.sqrt(proportion * (1 - proportion) / total + (z / (2 * total)) ** 2)
     expected = (center - margin) / (1 + z * z / total), (center + margin) / (1 + z * z / total)
     assert proportion_interval(count, total) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_mean_is_drawn_with_its_standard_error():
+def test_bootstrap_interval_of_mean():
     values = np.random.default_rng(0).normal(size=(80, 1))
     low, high = bootstrap_interval(values, samples=20000)
     deviation = 1.96 * values.std() / math.sqrt(80)
     assert (low, high) == pytest.approx(
         (values.mean() - deviation, values.mean() + deviation), abs=0.02
     )
-    # Drawn in parts, for bounded memory
+    # Samples are computed in chunks to limit memory.
     assert bootstrap_interval(np.repeat(values, 50, axis=0), samples=600)[0] < values.mean()
 
 
-def test_a_statistic_of_several_means_is_drawn_with_them():
+def test_bootstrap_interval_of_ratio():
     values = np.random.default_rng(1).normal(size=(50, 2))
     ratio = bootstrap_interval(values + 5, lambda means: means[..., 0] / means[..., 1])
     assert 0.9 < ratio[0] < 1 < ratio[1] < 1.1

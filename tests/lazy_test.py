@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of names that are imported on first use."""
+"""Names that are imported on first use."""
 
 import os
 import py_compile
@@ -13,7 +13,7 @@ from tests.source_imports import ROOT
 pytestmark = pytest.mark.backend_independent
 
 
-def test_names_need_no_source_files(tmp_path):
+def test_lazy_names_work_without_source_files(tmp_path):
     package = ROOT / "keras_bert"
     names = ("__init__", "lazy", "checks", "config")
     for path in [*(package / f"{name}.py" for name in names), *package.glob("families/*.py")]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses against NumPy implementations."""
+"""Losses match NumPy implementations."""
 
 import keras
 import numpy as np
@@ -40,8 +40,8 @@ def test_padding_rows_are_ignored(symmetric):
     loss = InBatchNegatives(2.0, symmetric)
     expected = value(loss, [0, 0, 1, 1, 2, 2], VECTORS[:6])
     weights = np.array([1, 1, 1, 1, 1, 1, 0, 0], "float32")
-    filled = value(loss, [0, 0, 1, 1, 2, 2, -1, -1], sample_weight=weights)
-    assert filled == pytest.approx(expected, rel=1e-5)
+    padded_loss = value(loss, [0, 0, 1, 1, 2, 2, -1, -1], sample_weight=weights)
+    assert padded_loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_same_index_pairs_are_not_negatives():
@@ -49,7 +49,7 @@ def test_same_index_pairs_are_not_negatives():
     scores = first @ second.T
     scores[0, 3] = scores[3, 0] = -np.inf
     expected = (np.log(np.exp(scores).sum(1)) - np.diag(scores)).mean()
-    # Of the same pair, with the same first text, or with a first text as the second
+    # The same pair, pairs with the same first text, and a first text that equals a second text
     for numbers in ([5, 5, 1, 1, 2, 2, 5, 5], [5, 6, 1, 1, 2, 2, 5, 8], [6, 5, 1, 1, 2, 2, 5, 8]):
         assert value(InBatchNegatives(1.0), numbers) == pytest.approx(expected, rel=1e-5)
 
@@ -83,9 +83,11 @@ def test_soft_target_divergence_matches_numpy():
     assert SoftTargetDivergence.from_config(loss.get_config()).temperature == 3.0
 
 
-def test_the_cosine_is_one_less_for_the_same_direction():
-    others = VECTORS[::-1].copy()
-    cosines = (VECTORS * others).sum(-1) / np.square(np.linalg.norm(VECTORS, axis=-1))
-    cosines *= np.linalg.norm(VECTORS, axis=-1) / np.linalg.norm(others, axis=-1)
-    assert value(CosineDistance(), VECTORS, others) == pytest.approx(1 - cosines.mean(), rel=1e-5)
+def test_cosine_distance_matches_numpy():
+    reversed_vectors = VECTORS[::-1].copy()
+    cosines = (VECTORS * reversed_vectors).sum(-1) / np.square(np.linalg.norm(VECTORS, axis=-1))
+    cosines *= np.linalg.norm(VECTORS, axis=-1) / np.linalg.norm(reversed_vectors, axis=-1)
+    assert value(CosineDistance(), VECTORS, reversed_vectors) == pytest.approx(
+        1 - cosines.mean(), rel=1e-5
+    )
     assert value(CosineDistance(), VECTORS, 3 * VECTORS) == pytest.approx(0, abs=1e-6)

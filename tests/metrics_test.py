@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perplexity is over tokens, independent of batches."""
+"""Metrics match NumPy and scikit-learn, however the rows are batched."""
 
 import keras
 import numpy as np
@@ -43,8 +43,8 @@ def test_config_round_trip():
 
 
 @pytest.mark.parametrize("average", ["micro", "macro"])
-def test_f1_of_several_labels_is_that_of_scikit_learn(average):
-    """In two batches; the last label occurs nowhere."""
+def test_multi_label_f1_matches_scikit_learn(average):
+    """There are two batches, and the last label does not occur."""
     sklearn = pytest.importorskip("sklearn.metrics")
     generator = np.random.default_rng(0)
     truth, logits = generator.random((9, 4)) < 0.4, generator.normal(0, 2, (9, 4))
@@ -68,8 +68,8 @@ def test_element_mean_ignores_nan_of_weight_0():
     assert float(metric.result()) == 3
 
 
-def updated(metric, y, logits, weights):
-    """The result of a metric after two batches, as scores of rows or of tokens."""
+def update_and_compute(metric, y, logits, weights):
+    """Returns the result of a metric after two batches, with scores of rows or tokens."""
     for rows in (slice(2), slice(2, None)):
         metric.update_state(y[rows], logits[rows].astype("float32"), weights[rows])
     same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
@@ -77,10 +77,10 @@ def updated(metric, y, logits, weights):
     return keras.ops.convert_to_numpy(metric.result())
 
 
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras' IoU on JAX
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # From Keras's IoU on JAX
 @pytest.mark.parametrize("shape", [pytest.param((60,), marks=pytest.mark.on_torch), (6, 10)])
-def test_metrics_of_two_classes_match_scikit_learn(shape):
-    """For rows and for tokens, whose number per row does not matter."""
+def test_two_class_metrics_match_scikit_learn(shape):
+    """The number of tokens per row does not matter."""
     sklearn = pytest.importorskip("sklearn.metrics")
     generator = np.random.default_rng(0)
     ids, weights = generator.integers(0, 2, shape), generator.random(shape)
@@ -109,13 +109,13 @@ def test_metrics_of_two_classes_match_scikit_learn(shape):
         ),
     }
     for metric, expected in cases.items():
-        received = updated(compiled_metric(metric, 2), ids, logits, weights)
+        received = update_and_compute(compiled_metric(metric, 2), ids, logits, weights)
         assert received == pytest.approx(expected, abs=1e-3), metric
-    one_hot = updated(compiled_metric("recall", 2), np.eye(2)[ids], logits, weights)
+    one_hot = update_and_compute(compiled_metric("recall", 2), np.eye(2)[ids], logits, weights)
     assert one_hot == pytest.approx(cases["recall"], rel=1e-5)
 
 
-def test_metrics_of_several_labels_match_scikit_learn():
+def test_multi_label_metrics_match_scikit_learn():
     sklearn = pytest.importorskip("sklearn.metrics")
     generator = np.random.default_rng(0)
     y, logits = generator.integers(0, 2, (9, 3)), generator.normal(0, 2, (9, 3))
@@ -129,11 +129,13 @@ def test_metrics_of_several_labels_match_scikit_learn():
         ): sklearn.roc_auc_score(y, logits),
     }
     for metric, expected in cases.items():
-        received = updated(compiled_metric(metric, 3, multi_label=True), y, logits, weights)
+        received = update_and_compute(
+            compiled_metric(metric, 3, multi_label=True), y, logits, weights
+        )
         assert received == pytest.approx(expected, abs=1e-3), metric
 
 
-def test_metrics_for_other_labels_are_rejected():
+def test_unsuitable_metrics_raise():
     with pytest.raises(ValueError, match=r"must have a class_id.*Received: 3 classes"):
         compiled_metric(keras.metrics.Precision(), 3)
     for metric in ("auc", "f1", keras.metrics.F1Score("macro"), keras.metrics.Recall(class_id=1)):
@@ -147,7 +149,7 @@ def test_metrics_for_other_labels_are_rejected():
     for metric in ("accuracy", "auc"):
         with pytest.raises(ValueError, match=r"for regression must accept numbers. Received"):
             compiled_metric(metric, 1)
-    # Numbers for each class have their own metrics, and so have users.
+    # Targets with a number per class have their own metrics, and users can define metrics.
     assert compiled_metric("mse", 2, takes_ids=False) == "mse"
     own = ElementMean()
     assert compiled_metric(own, 2) is own

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of arguments that other libraries have are answered with those of this one."""
+"""Argument names of other libraries raise errors that suggest this library's names."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def classifier(backbone):
     return keras_bert.TextClassifier(backbone, num_classes=2)
 
 
-def test_constructors_name_the_argument(backbone):
+def test_constructor_error_suggests_argument(backbone):
     message = r"TextClassifier has no argument num_labels\. Use num_classes"
     for arguments in ({}, {"num_classes": 2}):
         with pytest.raises(TypeError, match=message + " or class_names instead"):
@@ -29,20 +29,20 @@ def test_constructors_name_the_argument(backbone):
         keras_bert.TokenClassifier(backbone, id2label={0: "O"})
     with pytest.raises(TypeError, match=r"Backbone has no argument torch_dtype\. Use dtype"):
         keras_bert.Backbone(backbone.config, torch_dtype="bfloat16")
-    # A constructor would ignore it, and has no other name for it
+    # A constructor would ignore the argument, which has no other name here.
     with pytest.raises(TypeError, match=r"MultipleChoice has no argument max_length\.$"):
         keras_bert.MultipleChoice(backbone, max_length=8)
 
 
-def test_a_subclass_may_have_such_an_argument(backbone):
-    class Mine(keras_bert.TextClassifier):
+def test_subclass_can_have_foreign_argument(backbone):
+    class CustomClassifier(keras_bert.TextClassifier):
         def __init__(self, backbone, num_labels, **kwargs):
             super().__init__(backbone, num_classes=num_labels, **kwargs)
 
-    assert Mine(backbone, num_labels=3).num_classes == 3
+    assert CustomClassifier(backbone, num_labels=3).num_classes == 3
 
 
-def test_from_preset_names_the_option(backbone, tmp_path):
+def test_from_preset_error_suggests_option(backbone, tmp_path):
     tokenizer = {"vocabulary": list(special_tokens.SPECIAL_TOKENS)}
     keras_bert.checkpoints.save_preset(backbone, tmp_path, tokenizer=tokenizer)
     for options, advice in (
@@ -57,7 +57,7 @@ def test_from_preset_names_the_option(backbone, tmp_path):
             keras_bert.TextClassifier.from_preset(tmp_path, **options)
 
 
-def test_compile_and_fit_name_the_argument(classifier):
+def test_compile_and_fit_errors_suggest_argument(classifier):
     with pytest.raises(TypeError, match=r"compile has no argument learning_rate.*Use optimizer"):
         classifier.compile(learning_rate=2e-5)
     with pytest.raises(TypeError, match="Use epochs instead of num_train_epochs"):

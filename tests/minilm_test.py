@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint that is the programs' default by name."""
+"""The default checkpoint of the commands, loaded by name."""
 
 import sys
 from pathlib import Path
@@ -34,11 +34,11 @@ def test_local_directory_precedes_with_warning(tmp_path, monkeypatch):
         CheckpointWarning, match=r"is the directory /.*/minilm here, .*Write '\./minil"
     ):
         assert Backbone.from_preset("minilm").config.hidden_dim == 8
-    assert Backbone.from_preset("./minilm").config.hidden_dim == 8  # warnings are errors
+    assert Backbone.from_preset("./minilm").config.hidden_dim == 8  # Warnings are errors here.
     assert minilm.resolve("minilm") == "minilm"
 
 
-def test_files_are_those_that_were_published(tmp_path):
+def test_modified_file_raises(tmp_path):
     other = tmp_path / "vocab.txt"
     other.write_text("another\n")
     with pytest.raises(ValueError, match=r"vocab\.txt must have SHA-256 07eced"):

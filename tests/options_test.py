@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of every class with a config: those of subclasses, and numbers of NumPy's types."""
+"""Options of every class with a config: subclasses save them, and NumPy scalars are accepted."""
 
 import json
 
@@ -49,7 +49,7 @@ PREPROCESSORS = {
 }
 ADAM = {"learning_rate": 0.5, "weight_decay": 0.25, "beta_1": 0.5, "epsilon": 0.125}
 SCHEDULE = {"peak_learning_rate": 0.5, "num_train_steps": 9, "num_warmup_steps": 3}
-OTHERS = {
+OTHER_CLASSES = {
     keras_bert.WordPieceTokenizer: {"vocabulary": LETTERS, "max_word_length": 9},
     **dict.fromkeys([optimizers.AdamW, optimizers.LAMB, optimizers.StableAdamW], ADAM),
     optimizers.AdamWeightDecay: ADAM,
@@ -61,24 +61,24 @@ OTHERS = {
     metrics.MultiLabelF1: {"num_classes": 3, "average": "macro", "threshold": 0.25},
 }
 NUMPY = {int: np.int64, float: np.float32, bool: np.bool_}
-# Layers whose options are layers, or are checked by Keras
-OF_KERAS = (Dense, TransformerBlock)
+# Layers whose options are layers, or are validated by Keras
+KERAS_CHECKED = (Dense, TransformerBlock)
 each_class = pytest.mark.parametrize(
     ("cls", "options"),
     [
-        *{**TASKS, **PREPROCESSORS, **OTHERS}.items(),
-        *((cls, options) for cls, options, _ in LAYERS if options and cls not in OF_KERAS),
+        *{**TASKS, **PREPROCESSORS, **OTHER_CLASSES}.items(),
+        *((cls, options) for cls, options, _ in LAYERS if options and cls not in KERAS_CHECKED),
     ],
 )
 
 
-def as_numpy(value):
+def to_numpy_scalars(value):
     if isinstance(value, dict | list):
-        return keras.tree.map_structure(as_numpy, value)
+        return keras.tree.map_structure(to_numpy_scalars, value)
     return NUMPY.get(type(value), lambda same: same)(value)
 
 
-def make(cls, **options):
+def make_object(cls, **options):
     if issubclass(cls, keras_bert.Distiller):
         tasks = [make_task(keras_bert.MaskedLM) for _ in range(2)]
         return cls(*tasks, **options)
@@ -89,7 +89,7 @@ def make(cls, **options):
     return cls(**options)
 
 
-def subclass(cls):
+def make_subclass(cls):
     class Child(cls):
         def __init__(self, *args, extra=1, **kwargs):
             super().__init__(*args, **kwargs)
@@ -101,44 +101,48 @@ def subclass(cls):
 PARTS = {"name", "backbone", "student", "teacher"}
 
 
-def config_of(task):
-    """The config of an object, without the parts of a task, whose names are numbered."""
+def get_plain_config(task):
+    """Returns an object's config without the parts of a task, whose names are numbered."""
     config = keras.saving.serialize_keras_object(task.get_config())
     return {name: value for name, value in config.items() if name not in PARTS}
 
 
 @each_class
 def test_subclasses_save_all_options_as_plain_numbers(cls, options):
-    options = as_numpy(options)
-    child = make(subclass(cls), **options, extra=2)
+    options = to_numpy_scalars(options)
+    child = make_object(make_subclass(cls), **options, extra=2)
     saves_extra = issubclass(cls, Task | Preprocessor | Layer)
-    expected = config_of(make(cls, **checks.plain(options)))
+    expected = get_plain_config(make_object(cls, **checks.plain(options)))
     expected |= {"extra": 2} if saves_extra else {}
     for each in (child, type(child).from_config(child.get_config())):
-        assert json.dumps(config_of(each), sort_keys=True) == json.dumps(expected, sort_keys=True)
+        assert json.dumps(get_plain_config(each), sort_keys=True) == json.dumps(
+            expected, sort_keys=True
+        )
 
 
-def test_numpy_scalars_make_the_same_architecture():
+def test_numpy_scalars_give_the_same_config():
     config = CONFIG.replace(dropout=0.25, attention_dropout=0.5, heads_by_layer=(1,))
     fields = config.to_dict() | {"layer_norm_epsilon": 0.5, "initializer_range": 0.25}
-    received, expected = (keras_bert.BertConfig(**x).to_json() for x in (as_numpy(fields), fields))
+    received, expected = (
+        keras_bert.BertConfig(**x).to_json() for x in (to_numpy_scalars(fields), fields)
+    )
     assert received == expected
 
 
 def test_subclasses_read_presets_with_options(tmp_path):
-    child = subclass(keras_bert.TextClassifier)
+    child = make_subclass(keras_bert.TextClassifier)
     options = {"class_names": NAMES, "multi_label": True, "thresholds": [0.25, 0.5]}
     preprocessor = {"tokenizer": {"vocabulary": LETTERS}, "sequence_length": np.int64(8)}
-    task = make(child, **options, preprocessor=preprocessor, dropout=np.float32(0.5))
+    task = make_object(child, **options, preprocessor=preprocessor, dropout=np.float32(0.5))
     task.save_to_preset(tmp_path)
     loaded = child.from_preset(tmp_path, class_names=NAMES[::-1], extra=2)
     assert (loaded.class_names, loaded.thresholds) == (("y", "x"), (0.5, 0.25))
     assert (loaded.multi_label, loaded.dropout, loaded.extra) == (True, 0.5, 2)
 
 
-def test_tasks_save_a_preprocessor_of_their_class():
-    """Files do not name the class: another would be lost with its options."""
-    preprocessor = make(subclass(data.TextClassifierPreprocessor), extra=2)
+def test_tasks_save_only_their_preprocessor_class():
+    """Files do not contain the class, so a different class and its options would be lost."""
+    preprocessor = make_object(make_subclass(data.TextClassifierPreprocessor), extra=2)
 
     class Task(keras_bert.TextClassifier):
         preprocessor_class = type(preprocessor)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two devices gives the result of one device.
+"""Training on two devices matches one device.
 
-The number of devices is fixed when a process starts, so they are trained in a separate process: two
-virtual CPUs, on which the same tasks are trained twice, on one device and on both.
+The number of devices is fixed when a process starts. So a separate process with two virtual CPUs
+trains the same tasks twice, on one device and on both.
 """
 
 import json
@@ -54,8 +54,8 @@ lengths = random.integers(3, 9, (16, 1))
 mask = np.arange(8) < lengths
 FEATURES = {"token_ids": random.integers(1, 50, (16, 8)) * mask, "padding_mask": mask}
 LABELS = random.integers(0, 2, 16)
-# The loss is divided by the weights of the whole batch, even if the rows without weight, which only
-# fill the last batch up, all lie on the second device.
+# The loss is divided by the weights of the whole batch, even if all rows with weight 0, which only
+# pad the last batch, are on the second device.
 WEIGHTS = (random.uniform(0.1, 3.0, 16) * (np.arange(16) < 13)).astype("float32")
 
 def train_classifier(scope, micro_batches):
@@ -161,20 +161,20 @@ CASES = {
     "Distiller": (lambda: keras_bert.Distiller(masked_lm(), masked_lm()), texts, None),
 }
 
-# What is drawn at random, or depends on the other rows of a replica, is only run.
-DRAWN = {"TextEmbedder", "MaskedLM", "ReplacedTokenDetector", "Distiller"}
+# Results that are random, or depend on the other rows of a replica, are not compared.
+UNCOMPARED = {"TextEmbedder", "MaskedLM", "ReplacedTokenDetector", "Distiller"}
 
-def trained(name, scope):
+def train_case(name, scope):
     make_model, x, y = CASES[name]
     keras.utils.set_random_seed(0)
     with scope:
         model = make_model()
-        is_of_classes = name in ("TextClassifier", "TokenClassifier")
+        has_classes = name in ("TextClassifier", "TokenClassifier")
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.SGD(0.1), loss if is_of_classes else None)
+        model.compile(keras.optimizers.SGD(0.1), loss if has_classes else None)
     # The second batch has a single row.
     found = {"loss": model.fit(x, y, batch_size=4, shuffle=False, verbose=0).history["loss"]}
-    if name in DRAWN:
+    if name in UNCOMPARED:
         return found
     found["scores"] = model.evaluate(x, y, batch_size=4, verbose=0)
     if name == "TextClassifier":
@@ -196,15 +196,17 @@ def trained(name, scope):
         )
     return found
 
-single = {name: trained(name, contextlib.nullcontext()) for name in CASES if name not in DRAWN}
-double = {name: trained(name, both_devices()) for name in CASES}
+single = {
+    name: train_case(name, contextlib.nullcontext()) for name in CASES if name not in UNCOMPARED
+}
+double = {name: train_case(name, both_devices()) for name in CASES}
 try:
     make_model, x, y = CASES["TextClassifier"]
     with both_devices():
         make_model().predict(x, batch_size=3)
 except ValueError as error:
-    refused = str(error)
-print(json.dumps({"single": single, "double": double, "refused": refused}))
+    prediction_error = str(error)
+print(json.dumps({"single": single, "double": double, "prediction_error": prediction_error}))
 """
 
 MASKS = """
@@ -243,46 +245,46 @@ BACKEND = keras.backend.backend()
 pytestmark = [
     pytest.mark.skipif(BACKEND not in DEVICES, reason="Keras distributes on JAX and TensorFlow"),
     pytest.mark.slow,
-    # Elsewhere, tests/optimizers/distribution_test.py and tests/training/devices_test.py compare
-    # two devices with one.
+    # Before a release only. Otherwise, tests/optimizers/distribution_test.py and
+    # tests/training/devices_test.py compare two devices with one.
     *([pytest.mark.release] if BACKEND == "tensorflow" else []),
 ]
 
 
 @pytest.fixture(scope="module")
-def printed():
-    """The JSON that each program prints, all of them in one process with two devices."""
+def program_outputs():
+    """Runs all programs in one process with two devices, and returns their JSON outputs."""
     programs = [PROGRAM, *((TEXT, MASKS) if BACKEND == "tensorflow" else ())]
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "".join([DEVICES[BACKEND], *programs])],
         cwd=ROOT,
         env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
         capture_output=True,
         text=True,
     )
-    assert finished.returncode == 0, finished.stderr[-4000:]
-    lines = [line for line in finished.stdout.splitlines() if line.startswith(("{", "["))]
+    assert process.returncode == 0, process.stderr[-4000:]
+    lines = [line for line in process.stdout.splitlines() if line.startswith(("{", "["))]
     assert len(lines) == len(programs)
     return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def trained(printed):
-    """What was trained on one device and on both: the classifier and the losses of each task."""
-    answers = printed[0]
+def training_results(program_outputs):
+    """The results of one device and of both: the classifier's, and the losses of each task."""
+    answers = program_outputs[0]
     assert answers["devices"] == 2
     return answers["single"], answers["double"]
 
 
-def test_two_devices_train_as_one(trained):
-    (single, _), (double, _) = trained
+def test_two_devices_match_one_device(training_results):
+    (single, _), (double, _) = training_results
     assert single["loss"][-1] < single["loss"][0]
     np.testing.assert_allclose(double["loss"], single["loss"], rtol=1e-5)
     np.testing.assert_allclose(double["logits"], single["logits"], atol=1e-5)
 
 
-def test_every_task_trains_on_two_devices(trained):
-    (_, single), (_, double) = trained
+def test_every_task_trains_on_two_devices(training_results):
+    (_, single), (_, double) = training_results
     assert len(double) == (8 if BACKEND == "jax" else 2)
     for name, losses in double.items():
         assert losses[1] != losses[0], name
@@ -290,8 +292,8 @@ def test_every_task_trains_on_two_devices(trained):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="a strategy of TensorFlow's")
-def test_every_task_reads_text_on_two_devices(printed):
-    answers = printed[1]
+def test_text_training_matches_on_two_devices(program_outputs):
+    answers = program_outputs[1]
     for name, double in answers["double"].items():
         assert np.isfinite(double["loss"]).all(), name
     for name, single in answers["single"].items():
@@ -299,11 +301,11 @@ def test_every_task_reads_text_on_two_devices(printed):
         for part in single:
             actual, expected = map(keras.tree.flatten, (double[part], single[part]))
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5, err_msg=name)
-    assert "batch_size must be a multiple of the 2 devices" in answers["refused"]
+    assert "batch_size must be a multiple of the 2 devices" in answers["prediction_error"]
 
 
 @pytest.mark.skipif(
     BACKEND != "tensorflow", reason="on JAX, one mask is for the rows of all devices"
 )
-def test_replicas_drop_and_sample_differently(printed):
-    assert printed[2] == [False, False, False]
+def test_replicas_drop_and_sample_differently(program_outputs):
+    assert program_outputs[2] == [False, False, False]

@@ -9,7 +9,7 @@ from keras_bert.progress import bar
 pytestmark = pytest.mark.backend_independent
 
 
-def test_without_a_terminal_each_state_is_a_line():
+def test_progress_prints_lines_without_terminal():
     file = io.StringIO()
     with bar("reading", 30, "B", file, mininterval=0, delay=0) as shown:
         for _ in range(3):
@@ -20,7 +20,7 @@ def test_without_a_terminal_each_state_is_a_line():
     assert all(line.isprintable() for line in lines)
 
 
-def test_short_work_shows_nothing_without_a_terminal():
+def test_short_progress_is_silent_without_terminal():
     file = io.StringIO()
     with bar("reading", file=file) as shown:
         shown.update(1)

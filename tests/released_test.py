@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a released wheel has written are read, and answer as then.
+"""Files written by a released wheel can be read, and give the same predictions.
 
-`tests/released/VERSION` has what `tests/installed/tiny.py` leaves with that wheel.
+`tests/released/VERSION` contains the files that `tests/installed/tiny.py` writes with that wheel.
 """
 
 import json
@@ -11,17 +11,17 @@ import pytest
 
 import keras_bert
 
-FOLDERS = sorted((Path(__file__).parent / "released").iterdir())
+DIRECTORIES = sorted((Path(__file__).parent / "released").iterdir())
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda directory: directory.name)
 @pytest.mark.parametrize("name", ["tiny.keras", "preset"])
-def test_a_classifier_answers_as_when_it_was_written(name, folder):
+def test_predictions_match_released_version(name, directory):
     if name == "preset":
-        classifier = keras_bert.TextClassifier.from_preset(folder / name)
+        classifier = keras_bert.TextClassifier.from_preset(directory / name)
     else:
-        classifier = keras_bert.load_model(folder / name)
-    expected = json.loads((folder / "answers.json").read_text())
+        classifier = keras_bert.load_model(directory / name)
+    expected = json.loads((directory / "answers.json").read_text())
     answers = classifier.classify(list(expected))
     assert [answer["label"] for answer in answers] == [
         answer["label"] for answer in expected.values()

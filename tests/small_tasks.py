@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every task at miniature size, and batches of ids for training.
+"""Every task at a small size, and batches of ids for training.
 
-The tasks and rows of text that a model learns from are those of `tests/task_cases.py`.
+`tests/task_cases.py` has tasks with texts that a model can learn.
 """
 
 import keras
@@ -35,11 +35,11 @@ LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
 
 
 class Buckets(keras.utils.PyDataset):
-    """Batches of length 4 and 8 in turn; the last one's second half is filler of weight 0."""
+    """Batches of length 4 and 8 in alternation. Half of the last batch is padding of weight 0."""
 
-    def __init__(self, filler: int = 2) -> None:
+    def __init__(self, padding_id: int = 2) -> None:
         super().__init__()
-        self.filler = filler
+        self.padding_id = padding_id
 
     def __len__(self) -> int:
         return 4
@@ -55,36 +55,36 @@ class Buckets(keras.utils.PyDataset):
             "padding_mask": mask,
         }
         if index == 3:
-            # Any content of filler, even invalid token ids
+            # Padding rows may contain anything, even invalid token ids.
             features["padding_mask"] = mask & (np.arange(BATCH_SIZE) < 2)[:, None]
-            features["token_ids"][2:] = self.filler
+            features["token_ids"][2:] = self.padding_id
             weights[2:] = 0
         return features, random.integers(0, 2, BATCH_SIZE), weights
 
 
 class PretrainingBuckets(Buckets):
-    """The same with a slot for each second token; filler slots have weight 0."""
+    """Batches with a masked position for every second token. Unused positions have weight 0."""
 
     def __getitem__(self, index: int):
         features, labels, weights = super().__getitem__(index)
         num_predictions = features["token_ids"].shape[1] // 2
-        slots = np.arange(num_predictions) * np.ones((BATCH_SIZE, 1), "int32")
-        masked = slots < 1 + np.arange(BATCH_SIZE)[:, None] % num_predictions
-        features["mask_positions"] = (slots * masked).astype("int32")
+        positions = np.arange(num_predictions) * np.ones((BATCH_SIZE, 1), "int32")
+        masked = positions < 1 + np.arange(BATCH_SIZE)[:, None] % num_predictions
+        features["mask_positions"] = (positions * masked).astype("int32")
         targets = {
             "masked_lm_logits": features["token_ids"][:, :num_predictions],
             "next_sentence_logits": labels,
         }
-        slot_weights = (masked * weights[:, None]).astype("float32")
+        position_weights = (masked * weights[:, None]).astype("float32")
         return (
             features,
             targets,
-            {"masked_lm_logits": slot_weights, "next_sentence_logits": weights},
+            {"masked_lm_logits": position_weights, "next_sentence_logits": weights},
         )
 
 
-class SlotBuckets(PretrainingBuckets):
-    """The same without pairs, as for a masked LM."""
+class MaskedBuckets(PretrainingBuckets):
+    """Batches without pairs, as for a masked LM."""
 
     def __getitem__(self, index: int):
         parts = super().__getitem__(index)
@@ -92,7 +92,7 @@ class SlotBuckets(PretrainingBuckets):
 
 
 class QuestionBuckets(Buckets):
-    """The same with an answer's first and last token for each row."""
+    """Batches with the first and last token of an answer for each row."""
 
     def __getitem__(self, index: int):
         features, labels, weights = super().__getitem__(index)
@@ -101,7 +101,7 @@ class QuestionBuckets(Buckets):
 
 
 class TaggingBuckets(Buckets):
-    """The same with a label for each second token."""
+    """Batches with a label for every second token."""
 
     def __getitem__(self, index: int):
         features, labels, weights = super().__getitem__(index)
@@ -114,7 +114,7 @@ class TaggingBuckets(Buckets):
 
 
 class ChoiceBuckets(Buckets):
-    """The same with two choices to a row, the second of which is shorter."""
+    """Batches with two choices per row. The second choice is shorter."""
 
     def __getitem__(self, index: int):
         features, labels, weights = super().__getitem__(index)
@@ -124,7 +124,7 @@ class ChoiceBuckets(Buckets):
 
 
 class EmbedderBuckets(Buckets):
-    """The same with rows that are pairs."""
+    """Batches whose rows are pairs."""
 
     def __getitem__(self, index: int):
         features, _, weights = super().__getitem__(index)
@@ -132,12 +132,12 @@ class EmbedderBuckets(Buckets):
         return features, np.where(weights > 0, numbers, -1), weights
 
 
-# Each task, and batches for it
+# Each task class, and its batches
 TASKS = {
     TextClassifier: Buckets,
     Pretrainer: PretrainingBuckets,
-    ReplacedTokenDetector: SlotBuckets,
-    Distiller: SlotBuckets,
+    ReplacedTokenDetector: MaskedBuckets,
+    Distiller: MaskedBuckets,
     QuestionAnswerer: QuestionBuckets,
     TokenClassifier: TaggingBuckets,
     MultipleChoice: ChoiceBuckets,
@@ -146,7 +146,7 @@ TASKS = {
 
 
 def make_task(task: type, config: BertConfig = CONFIG) -> keras.Model:
-    """A task of a class, or of a class made from it, with fresh weights."""
+    """Returns a task of a class, or of its subclass, with new weights."""
     keras.utils.set_random_seed(0)
     if issubclass(task, Distiller):
         return task(MaskedLM(Backbone(config)), MaskedLM(Backbone(config)))
@@ -158,11 +158,11 @@ def make_task(task: type, config: BertConfig = CONFIG) -> keras.Model:
 
 
 def make_text_task(name: str, *arguments, **preprocessor) -> keras.Model:
-    """A task of the class of a name, whose texts consist of the words "a" and "b".
+    """Returns a task of the named class, whose texts consist of the words "a" and "b".
 
     Args:
-        name: The name of the class in `keras_bert`.
-        *arguments: Those of the class after the backbone.
+        name: Name of the class in `keras_bert`.
+        *arguments: Arguments of the class after the backbone.
         **preprocessor: Options of the preprocessor.
     """
     config = CONFIG.replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads which modules a source file imports, without importing it."""
+"""Finds the modules that a source file imports, without importing it."""
 
 import ast
 import functools
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE_FOLDERS = ("keras_bert", "training", "docs", "tests")
-# Scripts of pages, which nobody imports
-PAGE_FOLDERS = ("docs/guides", "docs/extend", "docs/measurements")
+SOURCE_DIRECTORIES = ("keras_bert", "training", "docs", "tests")
+# Scripts of pages, which are not imported
+PAGE_DIRECTORIES = ("docs/guides", "docs/extend", "docs/measurements")
 IMPORTING_CALLS = ("import_module", "importorskip")
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import.
+    """An import.
 
     Attributes:
-        module: Its absolute dotted name: the file's, where it is one of this project's.
-        line: The line it stands on.
-        deferred: Whether importing the file leaves it undone: inside a function, under
+        module: Absolute dotted name. For modules of this project, the name of the file.
+        line: The line number.
+        deferred: Whether importing the file skips it, because it is inside a function, under
             `TYPE_CHECKING` or with `lazy_imports`.
     """
 
@@ -32,30 +32,30 @@ class Import:
 
 @functools.cache
 def source_files() -> dict[str, Path]:
-    """Every Python file of the project, by its dotted module name."""
+    """Returns all Python files of the project by their dotted module names."""
     paths = [ROOT / "conftest.py", ROOT / "noxfile.py"]
-    for folder in SOURCE_FOLDERS:
-        paths += sorted((ROOT / folder).rglob("*.py"))
-    pages = {path for folder in PAGE_FOLDERS for path in (ROOT / folder).glob("*.py")}
+    for directory in SOURCE_DIRECTORIES:
+        paths += sorted((ROOT / directory).rglob("*.py"))
+    pages = {path for directory in PAGE_DIRECTORIES for path in (ROOT / directory).glob("*.py")}
     paths = [path for path in paths if path not in pages]
     return {module_name(path.relative_to(ROOT)): path for path in paths}
 
 
 def module_name(path: Path) -> str:
-    """`keras_bert/text/__init__.py` is `keras_bert.text`."""
+    """Converts a path to a name, such as `keras_bert/text/__init__.py` to `keras_bert.text`."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @functools.cache
-def imports_of(source: str, module: str) -> list[Import]:
-    """The imports of one file, those inside functions too.
+def find_imports(source: str, module: str) -> list[Import]:
+    """Returns the imports in a file, including imports inside functions.
 
     Args:
         source: The file's text.
-        module: The file's own dotted name, for relative imports.
+        module: The file's dotted name, for relative imports.
     """
-    # They tell `from package import module` from `from module import name`.
+    # The known modules distinguish `from package import module` from `from module import name`.
     modules = source_files()
     is_package = module in modules and modules[module].name == "__init__.py"
     package = module if is_package else module.rpartition(".")[0]

@@ -7,7 +7,7 @@ from keras_bert.tables import markdown_table, text_table
 pytestmark = pytest.mark.backend_independent
 
 
-def test_tables_keep_their_columns():
+def test_tables_align_wide_characters():
     names = ["한국어", "e\u0301te\u0301", "a|b\nc", "plain"]
     lines = text_table(["", "f1"], [[name, 1.5] for name in names]).splitlines()
     widths = [len(line) + 3 * ("한" in line) - 2 * ("\u0301" in line) for line in lines]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every task with rows of text that a small model of any family learns in seconds.
 
-`tests/tasks/contract_test.py` runs them all; other tests take single ones.
+`tests/tasks/contract_test.py` runs all cases. Other tests use single cases.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from keras_bert.families import SIZES
 from keras_bert.text import tokenizer_from_config
 from tests.text import families, small_tokenizers
 
-# A released size of each family, reduced in the fields in which families do not differ
+# A standard configuration of each family, reduced in the fields that do not differ by family
 FAMILIES = {
     "bert": "bert_base_uncased",
     "roberta": "roberta_base",
@@ -43,30 +43,31 @@ SMALL = {
     "initializer_range": 0.1,
     **dict.fromkeys(DROPOUTS, 0.0),
 }
-# Three batches of seven and one of one: few shapes where each is compiled
+# Three batches of seven rows and one batch of one row: few shapes if each is compiled
 NUM_ROWS, BATCH = 22, 7
-# How often `fit` sees the rows. Words from their context take more than labels do, and soft targets
-# more than labels: at 40, ALBERT is not there yet.
+# How often `fit` sees the rows. Words from their context need more rounds than labels, and so do
+# soft targets: after 40 rounds, ALBERT has not learned them.
 ROUNDS, MORE_ROUNDS, MANY_ROUNDS = 40, 80, 120
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskCase:
-    """A task, rows that it learns, and rows that it answers.
+    """A task, rows that it learns, and rows that it predicts.
 
     Args:
-        make: Makes the task from a backbone and a preprocessor's config.
-        x: `NUM_ROWS` rows as `fit` and `evaluate` take them.
-        accuracy: The share of right answers.
-        y, sample_weight: As `fit` and `evaluate` take them.
-        rows: Rows of the task's fields; without, the answers are those of `predict`.
-        ask: Calls the task's verb with the fields of all rows, as a user does.
-        rate: The highest learning rate.
+        make: Creates the task from a backbone and a preprocessor's config.
+        x: `NUM_ROWS` rows in a form that `fit` and `evaluate` accept.
+        accuracy: Computes the fraction of correct predictions.
+        y: Labels in a form that `fit` and `evaluate` accept.
+        sample_weight: Weights in a form that `fit` and `evaluate` accept.
+        rows: Rows with the task's fields. Without rows, `predict` gives the predictions.
+        ask: Calls the task's prediction method with the fields of all rows, as a user does.
+        rate: The peak learning rate.
         rounds: How often `fit` sees each row.
         preprocessor: Options of the preprocessor.
-        dataset: The columns of a `tf.data.Dataset` of the rows; `None` if the task takes none.
-        without_gradient: Names of weights that learn nothing.
-        from_preset: What reads the task's preset; `None` for its class.
+        dataset: Columns of a `tf.data.Dataset` of the rows, or `None` if the task accepts none.
+        without_gradient: Names of weights that training does not change.
+        from_preset: Class that loads the task's preset, or `None` for the task's class.
     """
 
     make: Callable[..., Any]
@@ -85,28 +86,28 @@ class TaskCase:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The arguments of `fit` and `evaluate`."""
+        """Arguments of `fit` and `evaluate`."""
         data = {"x": self.x, "y": self.y, "sample_weight": self.sample_weight}
         return {name: part for name, part in data.items() if part is not None}
 
     def answers(self, task: Any) -> Any:
-        """What the task, or the student in it, answers to the rows."""
+        """Returns the predictions of the task, or of the student in it."""
         task = getattr(task, "student_task", task)
         return task.predict_rows(self.rows) if self.rows else task.predict(self.x, verbose=0)
 
 
 def accuracy(expected: Sequence[Any], read: Callable[[Any], Any]) -> Callable[[Any], float]:
-    """The share of answers that, as they are read, are the expected ones."""
+    """Returns a function that computes the fraction of correct predictions, read with `read`."""
     return lambda answers: np.mean(
         [read(answer) == value for answer, value in zip(answers, expected, strict=True)]
     )
 
 
-def texts_of(rows: Sequence[dict[str, Any]]) -> list[str]:
+def select_texts(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [row["text"] for row in rows]
 
 
-def picked(values: Sequence[Any], seed: int) -> list[Any]:
+def pick(values: Sequence[Any], seed: int) -> list[Any]:
     return [values[i] for i in np.random.default_rng(seed).integers(0, len(values), NUM_ROWS)]
 
 
@@ -128,9 +129,9 @@ VERDICTS = ["fails", "passes", "is skipped"]
 
 
 def verdicts() -> tuple[list[str], np.ndarray]:
-    """Texts of two lengths, and which verdict each has."""
-    ids = np.array(picked(range(len(VERDICTS)), 0))
-    words = picked(list(PARTNERS), 1)
+    """Returns texts of two lengths, and the index of each text's verdict."""
+    ids = np.array(pick(range(len(VERDICTS)), 0))
+    words = pick(list(PARTNERS), 1)
     return [f"the {word} {VERDICTS[index]}" for word, index in zip(words, ids, strict=True)], ids
 
 
@@ -151,10 +152,10 @@ def classes(_family: str) -> TaskCase:
 
 
 def pairs(_family: str) -> TaskCase:
-    """The label is the second text's: texts, or places, have to be told apart."""
-    labels = np.array(picked([0, 1], 1))
+    """The second text determines the label, so the model must distinguish texts or positions."""
+    labels = np.array(pick([0, 1], 1))
     x = (
-        [f"the test {VERDICTS[index]}" for index in picked([0, 1], 0)],
+        [f"the test {VERDICTS[index]}" for index in pick([0, 1], 0)],
         [f"the case {VERDICTS[label]}" for label in labels],
     )
     return TaskCase(
@@ -183,9 +184,9 @@ def regression(_family: str) -> TaskCase:
 
 
 def labels(_family: str) -> TaskCase:
-    """None to two labels for a text: its verdict, unless it is skipped, and whether it is new."""
+    """The labels of a text are its verdict, unless it is skipped, and whether it is new."""
     texts, ids = verdicts()
-    are_new = picked([False, True], 2)
+    are_new = pick([False, True], 2)
     texts = [text + " in message" * is_new for text, is_new in zip(texts, are_new, strict=True)]
     verdict_labels = [["bad"], ["good"], []]
     y = [verdict_labels[i] + ["new"] * is_new for i, is_new in zip(ids, are_new, strict=True)]
@@ -202,14 +203,14 @@ def labels(_family: str) -> TaskCase:
     )
 
 
-# === Words, questions, choices, vectors ===
+# === Words, questions, choices, embeddings ===
 
 
 def tagging(_family: str) -> TaskCase:
     tags = ["O", "B-A", "B-B"]
     kinds = {word: tags[1 + index % 2] for index, word in enumerate(PARTNERS)}
-    words = zip(picked(list(PARTNERS), 0), picked(list(PARTNERS), 1), strict=True)
-    # Sentences of several lengths
+    words = zip(pick(list(PARTNERS), 0), pick(list(PARTNERS), 1), strict=True)
+    # Sentences of different lengths
     sentences = [
         [first, "has", "no", *["in", second] * (row % 3)]
         for row, (first, second) in enumerate(words)
@@ -230,7 +231,7 @@ def questions(_family: str) -> TaskCase:
     rows = []
     words = list(PARTNERS)
     for first, second, which in zip(
-        picked(words[:4], 0), picked(words[4:], 1), picked([0, 1], 2), strict=True
+        pick(words[:4], 0), pick(words[4:], 1), pick([0, 1], 2), strict=True
     ):
         context, answer = f"the {first} is in the {second}.", (first, second)[which]
         answers = [{"text": answer, "answer_start": context.index(answer)}]
@@ -249,9 +250,9 @@ def questions(_family: str) -> TaskCase:
 
 
 def choices(_family: str) -> TaskCase:
-    labels = np.array(picked([0, 1, 2], 0))
+    labels = np.array(pick([0, 1, 2], 0))
     counts = [3 if label == 2 or row % 2 else 2 for row, label in enumerate(labels)]
-    # No two choices of a row are one text: a server fills rows up with their first one.
+    # The choices of a row differ, because a server pads rows with their first choice.
     words = ["class", "method", "result"]
     x = [
         (
@@ -276,7 +277,7 @@ def embedding(_family: str) -> TaskCase:
     words = list(PARTNERS)[:4]
     firsts = [f"the {word}" for word in words]
     seconds = [f"a {PARTNERS[word]} in" for word in words]
-    x = [(firsts[index], seconds[index]) for index in picked(range(len(words)), 0)]
+    x = [(firsts[index], seconds[index]) for index in pick(range(len(words)), 0)]
     rows = [{"text": text} for text in firsts + seconds]
 
     def nearest_is_partner(answers: Any) -> float:
@@ -288,14 +289,14 @@ def embedding(_family: str) -> TaskCase:
         make=keras_bert.TextEmbedder,
         x=x,
         rows=rows,
-        ask=lambda task: [{"embedding": row.tolist()} for row in task.embed(texts_of(rows))],
+        ask=lambda task: [{"embedding": row.tolist()} for row in task.embed(select_texts(rows))],
         accuracy=nearest_is_partner,
     )
 
 
 # === Masked words ===
 
-# Two lengths; every word identifies which of the two it is.
+# Two lengths. Each word identifies its sentence.
 SENTENCES = ["the class method result", "a test failure message with exception"]
 # One word of a sentence, which is one token in all vocabularies
 MASKED = [(0, "method"), (0, "class"), (1, "failure"), (1, "test"), (1, "message")]
@@ -303,14 +304,14 @@ MASKING = {"mask_selection_rate": 0.2, "mask_token_rate": 1.0, "random_token_rat
 
 
 def masked_lm(family: str) -> TaskCase:
-    mask = tokenizer_of(family).mask_token
-    sentences = picked(SENTENCES, 0)
+    mask = get_tokenizer(family).mask_token
+    sentences = pick(SENTENCES, 0)
     rows = [{"text": SENTENCES[index].replace(word, mask)} for index, word in MASKED]
     return TaskCase(
         make=functools.partial(keras_bert.MaskedLM, masking=MASKING),
         x=sentences,
         rows=rows,
-        ask=lambda task: task.fill(texts_of(rows)),
+        ask=lambda task: task.fill(select_texts(rows)),
         accuracy=accuracy(
             [SENTENCES[index] for index, _ in MASKED], lambda answer: answer[0]["text"]
         ),
@@ -320,14 +321,14 @@ def masked_lm(family: str) -> TaskCase:
 
 
 def pretraining(family: str) -> TaskCase:
-    """Pairs of texts as ids: the second one's words say whether it comes next."""
+    """Text pairs as ids. The words of the second text determine whether it comes next."""
     from keras_bert.data import MaskedLMMaskGenerator, TextClassifierPreprocessor
 
-    tokenizer = tokenizer_of(family)
-    is_next = np.array(picked([0, 1], 1))
-    # Each of their words is sufficient, because some are masked.
+    tokenizer = get_tokenizer(family)
+    is_next = np.array(pick([0, 1], 1))
+    # Each of the two words is sufficient, because some are masked.
     seconds = [("it fails", "he passes")[label] for label in is_next]
-    features = TextClassifierPreprocessor(tokenizer, LENGTH)(picked(SENTENCES, 0), seconds)
+    features = TextClassifierPreprocessor(tokenizer, LENGTH)(pick(SENTENCES, 0), seconds)
     features = dict(MaskedLMMaskGenerator.from_tokenizer(tokenizer, **MASKING)(features))
     ids, weights = features.pop("mask_ids"), features.pop("mask_weights")
 
@@ -349,15 +350,15 @@ def pretraining(family: str) -> TaskCase:
 
 
 def detection(family: str) -> TaskCase:
-    """Which words are strange: those that a generator puts there, which learns nothing."""
-    tokenizer = tokenizer_of(family)
-    sentences = picked(SENTENCES, 0)
+    """Detects strange words, which come from a generator that does not learn."""
+    tokenizer = get_tokenizer(family)
+    sentences = pick(SENTENCES, 0)
     strange = ["self", "is", "and"]
     rows = [
         {"text": " ".join([*sentence.split()[:2], word])}
-        for sentence, word in zip(sentences, picked(strange, 1), strict=True)
+        for sentence, word in zip(sentences, pick(strange, 1), strict=True)
     ]
-    # Each is one token after a space, in every vocabulary: a space alone is never replaced
+    # Each word is one token after a space in every vocabulary. A single space is never replaced.
     tokens = [row[-1] for row in tokenizer([f"the {word}" for word in strange])]
 
     def make(backbone: Any, preprocessor: Any) -> Any:
@@ -368,7 +369,7 @@ def detection(family: str) -> TaskCase:
         logits = np.full(tokenizer.vocabulary_size, -20.0, "float32")
         logits[tokens] = 0
         bias.set_weights([logits])
-        # One that learns would soon keep to the sentences. Its embeddings are the encoder's.
+        # A generator that learns would soon sample words of the sentences. Embeddings are shared.
         for layer in (task.generator, transform, bias):
             layer.trainable = False
         return task
@@ -377,7 +378,7 @@ def detection(family: str) -> TaskCase:
         make=make,
         x=sentences,
         rows=rows,
-        ask=lambda task: task.detect(texts_of(rows)),
+        ask=lambda task: task.detect(select_texts(rows)),
         accuracy=accuracy(
             [{len(row["text"])} for row in rows],
             lambda answer: {token["end"] for token in answer},
@@ -390,15 +391,15 @@ def detection(family: str) -> TaskCase:
 # === Students ===
 
 
-def distilled(name: str) -> Callable[[str], TaskCase]:
-    """The case of a student, of a teacher that has learned another case; it needs no labels."""
+def make_distilled_case(name: str) -> Callable[[str], TaskCase]:
+    """Creates the case of a student without labels, whose teacher has learned another case."""
 
     def case(family: str) -> TaskCase:
         teacher = task_case(name, family)
 
         def make(backbone: Any, preprocessor: Any) -> Any:
             student = teacher.make(backbone, preprocessor=preprocessor)
-            return keras_bert.Distiller(student, trained(name, family)[0])
+            return keras_bert.Distiller(student, get_trained(name, family)[0])
 
         return TaskCase(
             make=make,
@@ -406,7 +407,7 @@ def distilled(name: str) -> Callable[[str], TaskCase]:
             rows=teacher.rows,
             accuracy=teacher.accuracy,
             dataset=teacher.x,
-            # A preset is the student's.
+            # The preset contains the student.
             from_preset=teacher.make.func,
             rate=teacher.rate,
             rounds=MORE_ROUNDS,
@@ -426,9 +427,9 @@ CASES: dict[str, Callable[[str], TaskCase]] = {
     "embedding": embedding,
     "masked_lm": masked_lm,
     "pretraining": pretraining,
-    # On the same backends as the cases of their teachers, which are trained once
-    "distilled_classes": distilled("classes"),
-    "distilled_masked_lm": distilled("masked_lm"),
+    # These run on the same backends as their teachers' cases, which are trained once.
+    "distilled_classes": make_distilled_case("classes"),
+    "distilled_masked_lm": make_distilled_case("masked_lm"),
     "detection": detection,
 }
 
@@ -439,10 +440,10 @@ def task_case(name: str, family: str = "bert") -> TaskCase:
 
 
 @functools.cache
-def tokenizer_of(family: str) -> Any:
+def get_tokenizer(family: str) -> Any:
     if family == "eurobert":
         config = families.make(family).get_config()
-        del config["mask_takes_space"]  # rows for masked LMs have a space before the mask
+        del config["mask_takes_space"]  # Rows for masked LMs have a space before the mask.
         return tokenizer_from_config(config)
     if family in families.CONFIGS:
         return families.make(family)
@@ -450,20 +451,20 @@ def tokenizer_of(family: str) -> Any:
 
 
 def make_task(case: TaskCase, family: str = "bert", dtype: str | None = None) -> Any:
-    """A task with fresh weights."""
+    """Returns a task with new weights."""
     fields = {**SIZES[FAMILIES[family]], **SMALL}
     if "embedding_dim" in fields:
         fields["embedding_dim"] = 8
     if "attention_window" in fields:
-        # A global layer and a local one, whose window is shorter than the rows
+        # A global layer, and a local layer whose window is shorter than the rows
         fields |= {"num_layers": 2, "attention_window": 6, "embedding_dropout": 0.0}
     if fields.get("num_key_value_heads"):
         fields["num_key_value_heads"] = 1
-    fields["masked_lm_bias"] = True  # by which the case of detection sets what is sampled
-    fields["pad_token_id"] = tokenizer_of(family).pad_token_id
-    fields["vocabulary_size"] = tokenizer_of(family).vocabulary_size
+    fields["masked_lm_bias"] = True  # The detection case uses this bias to set the sampled tokens.
+    fields["pad_token_id"] = get_tokenizer(family).pad_token_id
+    fields["vocabulary_size"] = get_tokenizer(family).vocabulary_size
     preprocessor = {
-        "tokenizer": tokenizer_of(family).get_config(),
+        "tokenizer": get_tokenizer(family).get_config(),
         "sequence_length": LENGTH,
         **case.preprocessor,
     }
@@ -472,21 +473,21 @@ def make_task(case: TaskCase, family: str = "bert", dtype: str | None = None) ->
 
 
 def train(task: Any, case: TaskCase) -> dict[str, list[float]]:
-    """Trains on the rows for two epochs, with the rows once more held out; returns the history.
+    """Trains for two epochs, with a copy of the rows held out, and returns the history.
 
-    Checks that every weight learns, in as many steps as were counted before. Repeated rows take
-    less time than as many epochs.
+    Checks that every weight changes, and that `num_steps` is the number of steps. Repeated rows
+    take less time than the same number of epochs.
     """
     rounds = case.rounds // 2
     held_out = (NUM_ROWS - 0.5) / (NUM_ROWS * (rounds + 1))
     options = {"batch_size": BATCH, "epochs": 2, "validation_split": held_out}
-    data = repeated(case.data, rounds + 1)
+    data = repeat_rows(case.data, rounds + 1)
     steps = task.num_steps(data["x"], **options)
-    # Weights that learn nothing stay as they are.
+    # Weights without gradients must not decay.
     task.compile(keras_bert.optimizers.AdamW(case.rate, steps, steps // 10, weight_decay=0.0))
-    before = values_of(task)
+    before = copy_weights(task)
     history = task.fit(**data, **options, bucketing_window=1, verbose=0).history
-    after = values_of(task)
+    after = copy_weights(task)
     unchanged = {name for name, value in after.items() if np.array_equal(value, before[name])}
     assert unchanged <= set(case.without_gradient)
     # Steps that overflow are not counted.
@@ -495,28 +496,28 @@ def train(task: Any, case: TaskCase) -> dict[str, list[float]]:
     return history
 
 
-def values_of(task: Any) -> dict[str, np.ndarray]:
+def copy_weights(task: Any) -> dict[str, np.ndarray]:
     return {
         variable.path: keras.ops.convert_to_numpy(variable.value)
         for variable in task.trainable_variables
     }
 
 
-def repeated(rows: Any, times: int) -> Any:
-    """Rows of any form, again and again."""
+def repeat_rows(rows: Any, times: int) -> Any:
+    """Repeats rows in any form."""
     if isinstance(rows, tuple):
-        return tuple(repeated(part, times) for part in rows)
+        return tuple(repeat_rows(part, times) for part in rows)
     if isinstance(rows, dict):
-        return {name: repeated(part, times) for name, part in rows.items()}
+        return {name: repeat_rows(part, times) for name, part in rows.items()}
     return rows * times if isinstance(rows, list) else np.concatenate([rows] * times)
 
 
-# A student's teacher is among the last. All models of a run would stay in memory, with the graphs
-# of their steps, and Python would look for garbage among them.
+# A student's teacher is among the last models. Keeping all models would keep the graphs of their
+# steps in memory, and slow down garbage collection.
 @functools.lru_cache(maxsize=4)
-def trained(name: str, family: str = "bert") -> tuple[Any, dict[str, list[float]]]:
-    """A task that has learned its case, whose weights no test changes, and its history."""
-    # A student begins with other weights than its teacher did.
+def get_trained(name: str, family: str = "bert") -> tuple[Any, dict[str, list[float]]]:
+    """Returns a task that has learned its case, and its history. Do not change its weights."""
+    # A student starts with different weights from its teacher.
     keras.utils.set_random_seed(int(name.startswith("distilled")))
     case = task_case(name, family)
     task = make_task(case, family)

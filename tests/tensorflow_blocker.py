@@ -8,10 +8,10 @@ BLOCKED = {"tensorflow", "tensorflow_text"}
 
 
 class PathFinderWithoutTensorFlow(PathFinder):
-    """Finds what `PathFinder` finds, but for TensorFlow.
+    """Finds the same modules as `PathFinder`, except for TensorFlow.
 
-    A finder that raised would answer `importlib.util.find_spec` with an error, where a machine
-    without TensorFlow answers `None`.
+    If a finder raised an error, `importlib.util.find_spec` would also raise it. Without
+    TensorFlow, it returns `None`.
     """
 
     @classmethod
@@ -25,7 +25,7 @@ def install() -> None:
     """Blocks TensorFlow in this process.
 
     Raises:
-        RuntimeError: TensorFlow is already imported, and an import of it would be answered.
+        RuntimeError: If TensorFlow is already imported.
     """
     imported = sorted(BLOCKED & sys.modules.keys())
     if imported:

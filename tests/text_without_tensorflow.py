@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A task that trains on text and answers, and pre-training; on PyTorch also other programs.
+"""Uses a task on text, and pre-trains. On PyTorch, it also runs other commands.
 
-A process of its own, since what it shows is what such a process imports:
+This is a separate process, because it shows the modules that such a process imports:
 
-    python -m tests.text_without_tensorflow FOLDER
+    python -m tests.text_without_tensorflow DIRECTORY
 """
 
 import contextlib
@@ -23,8 +23,8 @@ TEXTS = ["a good film", "a bad film", "the film is good", "bad"]
 LABELS = [1, 0, 1, 0]
 
 
-def use_classifier(folder: Path) -> None:
-    """Does with a task what users do; `tests/tasks/contract_test.py` checks what each gives."""
+def use_classifier(directory: Path) -> None:
+    """Uses a task as users do. `tests/tasks/contract_test.py` checks the results."""
     case = task_case("classes")
     task = make_task(case)
     task.compile("sgd")
@@ -32,36 +32,36 @@ def use_classifier(folder: Path) -> None:
     task.fit(**case.data, sample_weight=np.ones(NUM_ROWS), validation_split=0.5, **options)
     task.evaluate(**case.data, **options)
     case.answers(task)
-    task.save(folder / "task.keras")
-    case.answers(keras_bert.load_model(folder / "task.keras"))
-    task.save_to_preset(folder / "classes")
-    type(task).from_preset(folder / "classes")
-    tokenizer = keras_bert.Tokenizer.from_preset(folder / "classes")
+    task.save(directory / "task.keras")
+    case.answers(keras_bert.load_model(directory / "task.keras"))
+    task.save_to_preset(directory / "classes")
+    type(task).from_preset(directory / "classes")
+    tokenizer = keras_bert.Tokenizer.from_preset(directory / "classes")
     assert tokenizer.decode(tokenizer.encode(TEXTS[0]), skip_special_tokens=True)
 
 
-def use_programs(folder: Path) -> None:
-    """Runs `finetune`, and the programs that make what it reads or read what it writes."""
-    data, texts = folder / "reviews.tsv", folder / "texts.txt"
+def run_commands(directory: Path) -> None:
+    """Runs `finetune`, and the commands that make its inputs or read its outputs."""
+    data, texts = directory / "reviews.tsv", directory / "texts.txt"
     rows = [f"{text}\t{label}\n" for text, label in zip(TEXTS, LABELS, strict=True)]
     data.write_text("".join(["text\tlabel\n", *rows * 6]))
     texts.write_text("\n".join(TEXTS))
-    tokenizer = {"vocabulary_size": 60, "output_dir": folder / "tokenizer"}
+    tokenizer = {"vocabulary_size": 60, "output_dir": directory / "tokenizer"}
     run("tokenizer", input_files=texts, **tokenizer)
-    preset, model = folder / "classes", folder / "run" / "seed_1" / "model.keras"
+    preset, model = directory / "classes", directory / "run" / "seed_1" / "model.keras"
     columns = {"text": "text", "label": "label"}
     run("inspect", data_file=data, preset=preset, **columns)
-    files = {"train_file": data, "dev_file": data, "output_dir": folder / "run"}
+    files = {"train_file": data, "dev_file": data, "output_dir": directory / "run"}
     sizes = {"epochs": 1, "batch_size": 12, "sequence_length": 16, "export": False}
     run("finetune", preset=preset, **files, **columns, **sizes)
-    run("predict", model=model, input=texts, output=folder / "answers.jsonl")
-    run("evaluate", model=model, data_file=data, report_dir=folder / "scores", **columns)
-    run("insight", model=model, data_file=data, report_dir=folder / "insight", **columns)
+    run("predict", model=model, input=texts, output=directory / "answers.jsonl")
+    run("evaluate", model=model, data_file=data, report_dir=directory / "scores", **columns)
+    run("insight", model=model, data_file=data, report_dir=directory / "insight", **columns)
 
 
-def pretrain(folder: Path) -> None:
+def pretrain(directory: Path) -> None:
     """Pre-trains on records of text."""
-    corpus = folder / "corpus.txt"
+    corpus = directory / "corpus.txt"
     document = "\n".join(f"{text} . {other} ." for text in TEXTS for other in TEXTS)
     corpus.write_text("\n\n".join([document] * 8))
     settings = {
@@ -70,30 +70,30 @@ def pretrain(folder: Path) -> None:
         **{"warmup_steps": 1, "eval_every": 2, "duplicate_factor": 1, "num_workers": 1},
         **{"dev_batches": 1, "measure_energy": False, "phases": "16:1"},
     }
-    output = folder / "pretrained"
+    output = directory / "pretrained"
     run("pretrain", input_files=corpus, dev_files=corpus, output_dir=output, **settings)
     assert (output / "preset" / "model.safetensors").exists()
 
 
-def run(program: str, **values: object) -> None:
-    """Runs a program of `training/` with the values of its flags."""
-    sys.argv = [program, *(f"--{name}={value}" for name, value in values.items())]
-    others = set(flags.FLAGS)
+def run(command: str, **values: object) -> None:
+    """Runs a command of `training/` with the values of its flags."""
+    sys.argv = [command, *(f"--{name}={value}" for name, value in values.items())]
+    known_flags = set(flags.FLAGS)
     with contextlib.suppress(SystemExit):
-        runpy.run_module(f"training.{program}", run_name="__main__", alter_sys=True)
-    for name in set(flags.FLAGS) - others:
+        runpy.run_module(f"training.{command}", run_name="__main__", alter_sys=True)
+    for name in set(flags.FLAGS) - known_flags:
         delattr(flags.FLAGS, name)
     flags.FLAGS.unparse_flags()
 
 
-def main(folder: Path) -> None:
+def main(directory: Path) -> None:
     set_random_seed(0)
-    use_classifier(folder)
+    use_classifier(directory)
     app.define_help_flags()
-    # The programs import the same on both backends, and JAX compiles each step that they run.
+    # The commands import the same modules on both backends, and JAX compiles each step they run.
     if keras.backend.backend() == "torch":
-        use_programs(folder)
-    pretrain(folder)
+        run_commands(directory)
+    pretrain(directory)
 
 
 if __name__ == "__main__":

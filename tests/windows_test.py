@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Windows does not have is not asked for there, nor used without another way.
+"""Parts that Windows does not have are neither required nor used without an alternative.
 
-The workflow `.github/workflows/windows.yml` runs on Windows itself.
+The workflow `.github/workflows/windows.yml` runs on Windows.
 """
 
 import ast
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.backend_independent
 SYSTEMS = {"Windows": "win32", "Darwin": "darwin", "Linux": "linux"}
 # Modules of the standard library that Windows lacks
 LACKING = {"fcntl", "grp", "pty", "pwd", "resource", "termios"}
-# And functions of `os`
+# Functions of `os` that Windows lacks
 FUNCTIONS = ("fork", "getloadavg", "pread", "register_at_fork", "sched_getaffinity", "uname")
-# Does what programs do with files, where these modules and functions are missing
+# Handles files like the commands, without these modules and functions
 PROGRAM = f"""
 import os, sys, threading
 import keras  # with libraries that ask which system it is
@@ -39,16 +39,16 @@ import training.benchmarks.library
 from training.engine import output_folder, program
 
 def main(arguments):
-    with output_folder.lock_output_dir("output") as folder:
-        with atomic_path(folder / "saved", sync=True) as new:
+    with output_folder.lock_output_dir("output") as directory:
+        with atomic_path(directory / "saved", sync=True) as new:
             new.mkdir()
             (new / "vocab.txt").write_text("[PAD]")
         documents = [[[start, start + 1], [start]] for start in range(50)]
-        with TokenStoreWriter(folder / "store") as writer:
+        with TokenStoreWriter(directory / "store") as writer:
             for document in documents:
                 writer.add_sentences(document)
                 writer.end_document()
-        store = TokenStore(folder / "store")
+        store = TokenStore(directory / "store")
         read = []
 
         def read_all():
@@ -60,18 +60,18 @@ def main(arguments):
         for thread in threads:
             thread.join()
         assert read == [documents] * 4
-    print("kept", sorted(path.name for path in folder.iterdir()))
+    print("kept", sorted(path.name for path in directory.iterdir()))
 
 sys.argv = ["program"]
 program.run(main)
 """
 
 
-def project():
+def read_project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def asked_for(requirements, system):
+def required_distributions(requirements, system):
     """The names of the distributions that pip installs on a system."""
     environment = {
         **default_environment(),
@@ -87,18 +87,22 @@ def asked_for(requirements, system):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_tensorflow_text_is_not_asked_for_on_windows(system):
+def test_tensorflow_text_is_not_required_on_windows(system):
     pinned = [
         line
         for line in (ROOT / "requirements-test.txt").read_text(encoding="utf-8").splitlines()
         if not line.startswith("#")
     ]
-    optional = [item for items in project()["optional-dependencies"].values() for item in items]
-    for requirements in (project()["dependencies"], pinned, optional):
+    optional = [
+        item for items in read_project()["optional-dependencies"].values() for item in items
+    ]
+    for requirements in (read_project()["dependencies"], pinned, optional):
         everywhere = {Requirement(item).name for item in requirements}
         missing = {"tensorflow-text"} & everywhere if system == "Windows" else set()
-        assert asked_for(requirements, system) == everywhere - missing
-    assert {"keras", "numpy", "sentencepiece"} <= asked_for(project()["dependencies"], system)
+        assert required_distributions(requirements, system) == everywhere - missing
+    assert {"keras", "numpy", "sentencepiece"} <= required_distributions(
+        read_project()["dependencies"], system
+    )
 
 
 def test_unix_imports_are_guarded():
@@ -117,12 +121,12 @@ def test_unix_imports_are_guarded():
 
 
 def test_commands_run_without_unix_modules(tmp_path):
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax", "PATH": ""},
         capture_output=True,
         text=True,
     )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == "kept ['.keras_bert.lock', 'saved', 'store']\n"
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "kept ['.keras_bert.lock', 'saved', 'store']\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works without TensorFlow: all but exports; and the error without a backend."""
+"""Everything except exports works without TensorFlow, and a missing backend raises an error."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.source_imports import ROOT, source_files
 
 pytestmark = pytest.mark.slow
 BACKEND = os.environ["KERAS_BACKEND"]
-# Each program is a process of its own, which finds TensorFlow although this one does not.
+# Each program runs in a separate process, which finds TensorFlow although this one does not.
 on_other_backends = pytest.mark.skipif(BACKEND == "tensorflow", reason="imports TensorFlow")
 
 BLOCKER = """
@@ -26,9 +26,9 @@ except ModuleNotFoundError as error:
 """
 
 
-def output_of(*arguments: str, backend: str) -> str:
-    """What a fresh Python prints."""
-    finished = subprocess.run(
+def run_python(*arguments: str, backend: str) -> str:
+    """Runs Python in a new process, and returns its output."""
+    process = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
         env=os.environ | {"KERAS_BACKEND": backend},
@@ -36,12 +36,12 @@ def output_of(*arguments: str, backend: str) -> str:
         text=True,
         check=False,
     )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout.strip()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 def run_without_tensorflow(program: str, backend: str) -> str:
-    """What a program prints in a fresh Python that finds no TensorFlow."""
+    """Runs a program in a new Python process without TensorFlow, and returns its output."""
     lines = (
         "from tests import tensorflow_blocker",
         "tensorflow_blocker.install()",
@@ -49,32 +49,32 @@ def run_without_tensorflow(program: str, backend: str) -> str:
         "import sys",
         "assert not tensorflow_blocker.BLOCKED & sys.modules.keys()",
     )
-    return output_of("-c", "\n".join(lines), backend=backend)
+    return run_python("-c", "\n".join(lines), backend=backend)
 
 
 @pytest.mark.backend_independent
-def test_the_blocker_hides_tensorflow_and_nothing_else():
+def test_blocker_hides_only_tensorflow():
     expected = "None False\nNo module named 'tensorflow_text'"
     assert run_without_tensorflow(BLOCKER, "jax") == expected
 
 
 @pytest.mark.backend_independent
-def test_the_blocker_comes_before_tensorflow_or_not_at_all(monkeypatch):
+def test_blocker_after_tensorflow_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", object())
     with pytest.raises(RuntimeError, match=r"found \['tensorflow'"):
         tensorflow_blocker.install()
 
 
 @pytest.mark.backend_independent
-def test_every_room_imports():
+def test_all_packages_import_without_tensorflow():
     packages = sorted(name for name in source_files() if re.fullmatch(r"keras_bert\.\w+", name))
     assert not run_without_tensorflow("".join(f"import {name}\n" for name in packages), "jax")
 
 
 @on_other_backends
-def test_tasks_and_programs_on_text_do_not_import_tensorflow(tmp_path):
-    printed = output_of("-m", "tests.text_without_tensorflow", str(tmp_path), backend=BACKEND)
-    assert printed.splitlines()[-1] == "TensorFlow is not imported"
+def test_text_does_not_import_tensorflow(tmp_path):
+    output = run_python("-m", "tests.text_without_tensorflow", str(tmp_path), backend=BACKEND)
+    assert output.splitlines()[-1] == "TensorFlow is not imported"
     if BACKEND == "torch":
         assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 4
         assert (tmp_path / "insight" / "index.html").exists()
@@ -112,9 +112,9 @@ except (ModuleNotFoundError, ValueError) as error:
         ),
     ],
 )
-def test_a_backend_that_is_not_there_is_named_with_what_to_do(backend, advice):
-    printed = output_of("-c", WITHOUT_BACKEND.format(backend=backend), backend=backend)
-    lines = printed.splitlines()
+def test_missing_backend_error_shows_fix(backend, advice):
+    output = run_python("-c", WITHOUT_BACKEND.format(backend=backend), backend=backend)
+    lines = output.splitlines()
     assert len(lines) == 3
     for line in lines:
         assert advice in line

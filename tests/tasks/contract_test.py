@@ -28,10 +28,10 @@ from tests.task_cases import (
     FAMILIES,
     MANY_ROUNDS,
     NUM_ROWS,
+    get_trained,
     make_task,
     task_case,
     train,
-    trained,
 )
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def list_cases():
 
 @pytest.mark.parametrize(("name", "family"), list_cases())
 def test_task_learns_and_predicts_consistently(name, family, tmp_path):
-    case, (task, history) = task_case(name, family), trained(name, family)
+    case, (task, history) = task_case(name, family), get_trained(name, family)
     answers, scores = check_answers(task, case, tmp_path)
     validation = {name: history[f"val_{name}"][-1] for name in scores}
     # Label scores are NaN without labels.
