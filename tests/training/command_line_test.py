@@ -93,21 +93,21 @@ def test_closed_output_pipe_exits_quietly():
 
 
 @pytest.mark.parametrize(
-    ("typed", "suggestion"),
+    ("argument", "suggestion"),
     [
         ("predcit", "predict"),
         ("train", "finetune or pretrain"),
     ],
 )
-def test_mistyped_command_suggests_the_nearest(typed, suggestion, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["keras-bert", typed])
+def test_mistyped_command_suggests_the_nearest(argument, suggestion, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-bert", argument])
     with pytest.raises(SystemExit, match="2"):
         __main__.main()
     assert f"Did you mean {suggestion}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("typed", "message"),
+    ("argument", "message"),
     [
         ("--train_fil=x", "Unknown command line flag 'train_fil'. Did you mean --train_file?"),
         ("--max_seq_length=8", "Use sequence_length instead of max_seq_length."),
@@ -115,12 +115,12 @@ def test_mistyped_command_suggests_the_nearest(typed, suggestion, monkeypatch, c
         ("--epochs=many", "base 10: 'many'. `"),
     ],
 )
-def test_mistyped_flag_error_is_one_line(typed, message, monkeypatch, capsys):
+def test_mistyped_flag_error_is_one_line(argument, message, monkeypatch, capsys):
     values = flags.FlagValues()
     tasks.define_flags(values)
     monkeypatch.setattr(flags, "FLAGS", values)
     with pytest.raises(SystemExit):
-        program._parse_flags(["finetune", typed])
+        program._parse_flags(["finetune", argument])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert message in line

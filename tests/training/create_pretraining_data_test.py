@@ -99,7 +99,8 @@ def test_seed_determines_the_records(config, tmp_path):
 
 @pytest.mark.parametrize("independent", [False, True])
 def test_records_do_not_depend_on_process_count(config, tmp_path, monkeypatch, independent):
-    monkeypatch.setattr(tokenized_corpus, "_BYTES_PER_PROCESS", 1)  # also for little text
+    # Use multiple processes even for little text.
+    monkeypatch.setattr(tokenized_corpus, "_BYTES_PER_PROCESS", 1)
     config = config.replace(independent_shards=independent)
     multiple = change_output_dir(config, tmp_path, "multiple", num_workers=2)
     create(config)
@@ -173,7 +174,7 @@ def test_finished_records_are_kept(config, tmp_path, caplog):
         assert ("lacks pretraining-0000" in caplog.text) == bool(missing)
     with pytest.raises(ValueError, match=r"records with different settings.*summary.json"):
         create(config.replace(seed=2))
-    # Different text of the same size, and of a different size
+    # One text has the original size, the other is longer.
     for changed in (original_text.replace(b"w1", b"w2"), original_text + b"w1 w2 .\n"):
         text.write_bytes(changed)
         with pytest.raises(ValueError, match="different settings, vocabulary or files"):
@@ -219,8 +220,8 @@ def test_missing_sentencex_raises_before_any_work(config, tmp_path, monkeypatch)
     with pytest.raises(ImportError, match=rf"requires sentencex: {INSTALL}"):
         create(run)
     assert not (tmp_path / "records" / ".work" / "store").exists()
-    # Validation text alone also raises at once, although its records are written after the training
-    # records.
+    # If only the validation text needs the library, the error also comes at once, although these
+    # records are created last.
     for name in ("input_files", "dev_files"):
         pretraining = PretrainConfig.from_flags(
             **{name: run.input_files}, format=run.corpus.format, output_dir=str(tmp_path / "run")

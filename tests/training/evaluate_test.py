@@ -350,7 +350,7 @@ def test_classification_report(tmp_path):
     assert page.count("data:image/svg+xml") == 2
     # The most frequent class is correct for half of the rows.
     assert '<td>the most frequent class</td><td class="number">50.00</td>' in page
-    # Each quartile of the lengths has two rows, of which one is correct. This is Wilson's interval.
+    # Each length quartile has two rows, one correct and one wrong. This is Wilson's interval.
     assert '<td class="number">50.00</td><td>9.45 to 90.55</td>' in page
 
 

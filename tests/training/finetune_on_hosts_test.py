@@ -23,7 +23,7 @@ pytestmark = [
 
 OPTIONS = {
     "epochs": 2,
-    # It is divisible by two hosts, but the last batch of an epoch is not.
+    # It is divisible by two hosts, but the size of the last batch is not.
     "batch_size": 6,
     "learning_rate": 1e-3,
     "sequence_length": 32,
@@ -87,7 +87,7 @@ def _options(folder, name):
 
 
 class Interrupted(ClassificationJob):
-    """A run that is interrupted before the scores of its first epoch."""
+    """A run with an interrupt before the first evaluation."""
 
     def score(self, model):
         raise KeyboardInterrupt
@@ -95,7 +95,7 @@ class Interrupted(ClassificationJob):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A directory with runs of one process, of two processes, and of one and then two."""
+    """A directory with the runs of one process, two processes, and one process and then two."""
     folder = tmp_path_factory.mktemp("runs")
     make_data(folder)
     make_preset(folder / "preset")

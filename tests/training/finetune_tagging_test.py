@@ -48,7 +48,7 @@ def conll(tmp_path):
 
 @pytest.mark.parametrize("recipe", ["conll_ner", "minilm_wnut17"])
 def test_tagging_recipe_runs(recipe, preset, conll, tmp_path):
-    """Checks the tags, scores and best model of a recipe, with and without document context."""
+    """Checks a recipe's tags, scores and best model, with and without document context."""
     unlabeled = tmp_path / "test.conll"
     unlabeled.write_text("-DOCSTART-\n\nAnn\n\x01\nsings\n\nRome\n")
     config = recipes.load(recipe, TaggingConfig).replace(

@@ -60,15 +60,15 @@ def reviews(tmp_path):
 
 @pytest.fixture
 def make_config(preset, reviews, tmp_path):
-    """A function that returns the config of a small run on the reviews."""
+    """A function that returns a config for a small run on the reviews."""
 
-    def make_config_with(**changes):
+    def make(**changes):
         columns = {"train_file": str(reviews), "text": "review", "label": "stars"}
         options = {"sequence_length": 16, "precision": "float32", "preset": str(preset)}
         options["output_dir"] = str(tmp_path / "run")
         return FinetuneConfig.from_flags(**{**columns, **options, **changes})
 
-    return make_config_with
+    return make
 
 
 def test_run_writes_results_predictions_and_export(
@@ -126,7 +126,7 @@ def test_run_writes_results_predictions_and_export(
     ]
     assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
     assert min(results["seconds"].values()) > 0
-    # Running again trains nothing, and keeps the export, because a server may watch it.
+    # A second run does not train again. It keeps the export, because a server may watch it.
     files = [folder / "export" / "1" / "saved_model.pb", *folder.glob("seed_*/model.keras")]
     write_times = [path.stat().st_mtime_ns for path in files]
     assert finetuning.run(ClassificationJob, config, config_data)["kept"] == best
@@ -152,7 +152,7 @@ def test_run_writes_results_predictions_and_export(
 
 
 class Diverging(ClassificationJob):
-    """A job with learning rates for which some seeds diverge."""
+    """A job in which some seeds have learning rates that make them diverge."""
 
     def build(self, seed):
         training = super().build(seed)
@@ -162,7 +162,7 @@ class Diverging(ClassificationJob):
         return training
 
 
-def test_diverged_seed_is_reported_and_others_are_kept(make_config, tmp_path):
+def test_diverged_seed_is_reported(make_config, tmp_path):
     config = make_config(epochs=1, num_seeds=3, learning_rate=1e-3, export=False)
     data = read_data(config)
     # The loss of the only batch is finite, because it is computed before the weights are updated.
@@ -281,7 +281,7 @@ def test_invalid_options_raise(changes, message):
 
 
 @pytest.mark.backend_independent
-def test_held_out_and_sampled_examples_are_stratified(tmp_path):
+def test_held_out_examples_are_stratified(tmp_path):
     path = tmp_path / "reviews.tsv"
     rows = [f"text {i}\t{('neg', 'pos')[i % 2]}\n" for i in range(800)]
     path.write_text("text\tlabel\n" + "".join(rows))

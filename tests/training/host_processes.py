@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts processes on this machine that act as the hosts of a multi-host run."""
+"""Starts processes on this machine that act as multiple hosts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def free_port() -> int:
 
 
 class HostProcesses:
-    """The processes of a command on multiple hosts. They write their output to files.
+    """Processes that run a command as multiple hosts. They write their output to files.
 
     Args:
         command: The Python arguments of each process, without the flags that connect them.
         count: The number of processes.
         directory: The output directory.
-        environment: A function from the index of a process to additional environment variables. If
-            it is given, no flags are added to the command.
+        environment: A function that maps a process index to additional environment variables. If it
+            is given, no flags are added to the command.
     """
 
     def __init__(

@@ -124,6 +124,6 @@ def test_file_without_valid_questions_raises(tmp_path):
     path.write_text(json.dumps({"question": "?", "context": "c", "answers": 3}) + "\n")
     with pytest.raises(
         ValueError,
-        match=r"one valid question\. .*train\.jsonl, line 1.*: answers must .*Received: 3",
+        match=r"one valid question.*train\.jsonl, line 1.*: answers must be a list\. Received: 3",
     ):
         inspect(InspectConfig(data_file=str(path)))

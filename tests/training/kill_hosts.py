@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.training.host_processes import HostProcesses
 from tests.training.kill_runs import CASES, make_data
 
-# Seconds after which a process that does not respond counts as lost
+# A process counts as lost if it does not respond for this many seconds.
 HOST_TIMEOUT = 20
 CASE = CASES["pretrain_two_phases"]
 # Measurements
@@ -45,7 +45,7 @@ def start(directory: Path, target: Path, count: int, *options: str) -> HostProce
 
 
 def read_log(directory: Path) -> list[dict[str, float]]:
-    """Returns the log records of a run."""
+    """Returns a run's log records."""
     return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 
@@ -132,7 +132,7 @@ def kill_and_compare(
             other_statuses = [status for number, status in enumerate(statuses) if number != victim]
             print(
                 f"{killed}: killed process {victim} of {count} after {moment - start_time:.0f} s, "
-                f"the others stop with {other_statuses} after {time.monotonic() - moment:.0f} s, "
+                f"the others exit with {other_statuses} after {time.monotonic() - moment:.0f} s, "
                 f"{_last_checkpoint(target)}, {unfinished} unfinished",
                 flush=True,
             )
@@ -148,7 +148,7 @@ def kill_and_compare(
             longest = min(longest, time.monotonic() - start_time)
         run_differences = relative_differences(target, uninterrupted)
         largest = max(largest, *run_differences.values())
-        # The relative difference of a perplexity equals the absolute difference of its loss.
+        # A perplexity's relative difference equals its loss's absolute difference.
         summary = ", ".join(f"{name} {size:.1e}" for name, size in run_differences.items() if size)
         print(f"{killed} kills: finished, largest differences: {summary or 'none'}", flush=True)
         shutil.rmtree(target)

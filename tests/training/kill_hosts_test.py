@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills processes of multi-host runs at random moments, with `kill_hosts`.
 
-These faster tests run for each change: `engine/hosts_test.py` suspends one process, so that the
-others stop, and `pretrain_on_hosts_test` resumes on a different number of hosts.
+These faster tests run for each change: `engine/hosts_test.py` suspends one process, so that
+the other process stops, and `pretrain_on_hosts_test` resumes on a different number of hosts.
 """
 
 import keras

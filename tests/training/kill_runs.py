@@ -198,7 +198,7 @@ def _remove_measurements(value: object) -> object:
 
 
 def kill_and_compare(case: Case, kills: int, seed: int, directory: Path) -> str:
-    """Compares an uninterrupted run of a command with runs that are killed.
+    """Compares a command's uninterrupted run with its killed runs.
 
     Args:
         case: The command and its flags.
@@ -207,7 +207,7 @@ def kill_and_compare(case: Case, kills: int, seed: int, directory: Path) -> str:
         directory: Directory for the data and the runs.
 
     Returns:
-        The hash of the weights and scores of every run.
+        The common hash of all runs' weights and scores.
 
     Raises:
         RuntimeError: If the hashes of two runs differ.

@@ -50,7 +50,7 @@ def test_plan_for_published_hardware():
         country="FRA",
     )
     lines = plan_lines(config)
-    assert "positions" not in lines  # BERT-base has 512 positions, so none are added.
+    assert "positions" not in lines  # BERT-base already has 512 positions.
     # Each token needs six FLOPs for each weight of the encoder, and the matmuls of attention. The
     # positions that the last layer omits and the masked-LM head are within the tolerance.
     weights = 85_054_464
@@ -129,7 +129,7 @@ def test_flags_change_the_named_architecture():
     architecture = config.architecture()
     assert (architecture.vocabulary_size, architecture.max_sequence_length) == (4000, 700)
     assert (architecture.dropout, architecture.attention_dropout) == (0.0, 0.0)
-    # The number of prediction positions equals the one in a training run.
+    # A training run has the same number of prediction positions.
     assert PlanConfig(sequence_length=128).slots == 20
 
 

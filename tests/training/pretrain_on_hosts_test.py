@@ -145,7 +145,7 @@ def keep_first_half(directory, source, target):
 
 
 def leave_broken_checkpoints(directory, source, target):
-    """Copies the last two checkpoints of a run, and truncates them like an interrupted write."""
+    """Copies a run's last two checkpoints, and truncates them like an interrupted write."""
     names = [f"step_{step:09}" for step in (BEFORE_LAST, NUM_STEPS)]
     stateless, truncated = (directory / target / "checkpoints" / name for name in names)
     for path in (stateless, truncated):
@@ -274,13 +274,13 @@ def test_all_processes_report_a_full_disk(runs):
         assert outputs["names"] == ["step_000000001"]
 
 
-def test_checkpoint_is_completed_if_one_process_fails(runs):
+def test_checkpoint_survives_failed_process(runs):
     for outputs in runs[1]:
         expected = ["step_000000001", "step_000000003"]
         assert outputs["names after another error"] == expected
 
 
-def test_processes_exchange_values_and_report_mismatches(runs):
+def test_processes_exchange_values(runs):
     # Each process reads the free disk space, and it may change in between.
     outputs = [
         {**answer, "full": re.sub(r"only [\d,]+ are free", "", answer["full"])}

@@ -295,7 +295,7 @@ def test_resume_with_changing_batches_and_rates(corpus, tmp_path, monkeypatch):
     for name in ("loss", "learning_rate"):
         expected = [record[name] for record in uninterrupted["log"]]
         assert [record[name] for record in resumed["log"]] == expected
-    # The log has the rate of the next step: the rate of the phase, times 1 - √x in the last two.
+    # The log has the next step's learning rate. In the last two steps, it decays by 1 - √x.
     rates = [record["learning_rate"] for record in uninterrupted["log"]]
     decay = [1 - (number / 2) ** 0.5 for number in (0, 1, 2)]
     expected = [0.01] * 3 + [5e-3 * factor for factor in (1, 1, *decay)]
@@ -401,8 +401,8 @@ def test_hidden_dim_scales_the_feed_forward_layers(tmp_path):
         assert settings.architecture(tokenizer, 128).intermediate_dim == expected
 
 
-# Except for sizes and rates, which the test reduces, each option of these recipes is covered by
-# another recipe or by another test in this file.
+# The other recipes and tests in this file cover the options of these recipes. The test reduces the
+# sizes and rates of all recipes.
 COVERED_RECIPES = {
     *("bert_base", "electra_base", "modernbert_cpu"),
     *("wikitext2_cpu", "wikitext2_cpu_more", "wikitext2_distil", "wikitext2_electra"),

@@ -93,7 +93,7 @@ def test_run_and_qrels_round_trip(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_copies_of_relevant_documents_are_not_negatives():
+def test_copies_of_positives_are_not_negatives():
     words = [f"text {number}" for number in range(6)]
     documents = {f"d{number}": words[number % 6] for number in range(12)}
     queries = {"q1": "a query", "q2": "a query", "q3": "another"}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a small run of a command reads each flag or rejects it.
+"""Checks that a command's small run reads each flag or rejects it.
 
 A run with default flags records which fields of the config it reads. A flag that it does not read
-must be rejected if it has a different value. One run therefore tests all flags of a task or mode.
+must be rejected if it has a different value. One run therefore tests all flags in a mode.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def read_flags(monkeypatch, folder):
-    """The names of the flags that a run has read, other than to validate or write them."""
+    """The names of the flags that a run reads, except to validate or write them."""
     monkeypatch.chdir(folder)
     names = set()
 

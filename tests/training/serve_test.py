@@ -59,7 +59,7 @@ def start_server(model, *flags):
 
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
-    """A server of an export on TensorFlow, and of a `.keras` file on other backends."""
+    """A server that serves an export on TensorFlow, and a `.keras` file on other backends."""
     folder = tmp_path_factory.mktemp("models")
     if IS_TENSORFLOW:
         classifier.export(folder / "7", warm_up=False)
@@ -72,7 +72,7 @@ def server(classifier, tmp_path_factory):
 
 
 def send_request(port, path, body=None, headers=()):
-    """Returns the status and content of a response."""
+    """Returns the response's status and content."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET" if body is None else "POST", path, body, dict(headers))
@@ -115,7 +115,7 @@ def test_served_predictions_match_the_task(server, classifier):
     assert predict(port, body.encode(), path)[0] == 200
 
 
-def test_concurrent_clients_get_their_own_predictions(server, classifier):
+def test_concurrent_clients_get_own_predictions(server, classifier):
     *_, port = server
     requests = [TEXTS[:size] for size in range(1, 6)] * 8
     rows = [{"text": text} for text in TEXTS]
@@ -247,7 +247,7 @@ def test_masked_lm_warm_up():
     assert [len(answer["answers"]) for answer in answers] == [5, 5, 5]
 
 
-def test_named_models_allows_slashes_and_equals_signs(tmp_path, monkeypatch):
+def test_named_models_parses_names_and_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for rate in ("1", "2"):
         Path(f"runs/lr={rate}").mkdir(parents=True)
@@ -267,7 +267,7 @@ def test_named_models_allows_slashes_and_equals_signs(tmp_path, monkeypatch):
         assert named_models(model) == expected
 
 
-def test_listening_sets_protocol_and_rejects_used_port():
+def test_listening_rejects_used_port():
     with listening("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
         # Otherwise asyncio does not set TCP_NODELAY, and each response takes 40 ms longer.

@@ -64,7 +64,7 @@ def test_model_flag_sets_special_tokens(corpus, tmp_path):
     assert reference.mask_token == "[MASK]"
 
 
-def test_eurobert_tokenizer_splits_numbers_and_punctuation(corpus, tmp_path):
+def test_eurobert_tokenizer_splits_numbers(corpus, tmp_path):
     (tmp_path / "numbers.txt").write_text(
         "in 12345678 or 12345678, x(years)\n" * 99, encoding="utf-8"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarked models of other libraries have as many weights as keras_bert's."""
+"""Compares the parameter counts of other libraries' models with keras_bert's models."""
 
 import pytest
 

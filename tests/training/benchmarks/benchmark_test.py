@@ -15,7 +15,7 @@ from training.benchmarks.workload import Workload, batching_options
 pytestmark = pytest.mark.slow
 
 TINY = benchmark.BenchmarkConfig(
-    # Each subject runs in its own process, whatever this process's backend. The last one fails.
+    # Each subject runs in its own process, whatever this process's backend. The last subject fails.
     subjects=("keras_bert:torch", "matmuls:torch", "matmuls:torch@bert_none"),
     model="bert_tiny_uncased",
     batch_size=2,
@@ -46,7 +46,7 @@ def test_failed_subject_keeps_other_results(tmp_path):
 
 
 def measure_here(work, workload, **changes):
-    """Measures a round of a library in this process, instead of in a process of its own."""
+    """Runs a library's round in this process, instead of in a separate process."""
     run = work(dataclasses.replace(workload, **changes))
     run(workload.warm_up_steps)
     return run(workload.steps)
@@ -117,7 +117,8 @@ def test_text_batches_have_ids_and_lengths(tmp_path):
     assert length_sorted.tokens_per_round == 19
     (longest, _) = length_sorted.text_batches(padded_length=9)
     assert longest["token_ids"].shape == (2, 9)
-    # With fewer steps, the texts are evenly spaced in the file: here the first and the third.
+    # With fewer steps, the texts are evenly spaced in the file. Here they are the first and the
+    # third.
     single_step = dataclasses.replace(workload, steps=1)
     assert [batch["token_ids"].shape for batch in single_step.text_batches()] == [(2, 3)]
 

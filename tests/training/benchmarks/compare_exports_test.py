@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the scores and speed of a model's exports."""
+"""Compares the scores and speed of exports."""
 
 import csv
 import json

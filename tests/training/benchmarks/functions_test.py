@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks that run in their own process: tokenizers, masking and the search for answers."""
+"""Benchmarks tokenizers, masking and the search for answers in this process."""
 
 import pytest
 

@@ -34,7 +34,7 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
-    """The URL of a model, and the rows for which it has made predictions."""
+    """The URL of a served model, and the list of all rows that it has received."""
     folder = tmp_path_factory.mktemp("exported") / "1"
     classifier.export(folder, warm_up=False)
     answers, answered_rows = answers_of_saved_model(ServedModel(folder)), []
@@ -67,8 +67,7 @@ def test_loads_are_measured_and_predictions_checked(classifier, server, tmp_path
     assert [str(row.load) for row in rows] == ["3 at a time", "20 requests/s"]
     for row in rows:
         assert row.unavailable == ""
-        # The expected label of one of the three texts is wrong. Each text is sent before any is
-        # sent again.
+        # The second text has a wrong expected label. Each text is sent before any is sent again.
         assert row.requests // 3 <= row.errors <= (row.requests + 2) // 3, row
         assert row.most_frequent_error == "1 of 1 predictions are not as expected"
         assert 0 < row.p50 <= row.p99

@@ -75,7 +75,7 @@ def test_grouped_query_attention_flops():
     grouped = config.replace(num_key_value_heads=2)
     saved = training_flops(config, 4, 16, 0, False, reads_all=True)
     saved -= training_flops(grouped, 4, 16, 0, False, reads_all=True)
-    # Both layers save the keys and values of six heads of dimension 8.
+    # Both layers save keys and values for six heads with dimension 8.
     assert saved == 3 * 4 * 16 * 2 * 2 * (2 * 64 * 48)
 
 

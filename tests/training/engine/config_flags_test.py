@@ -65,9 +65,9 @@ def test_nested_options_are_flat_flags():
         Recipe.from_flags(speedy=True)
 
 
-@pytest.mark.parametrize("stored", [str, inspect.cleandoc])  # Python up to 3.12, and later
-def test_flag_help_is_the_docstring(stored, monkeypatch):
-    monkeypatch.setattr(Recipe, "__doc__", stored(Recipe.__doc__))
+@pytest.mark.parametrize("clean", [str, inspect.cleandoc])  # Python up to 3.12, and later
+def test_flag_help_is_the_docstring(clean, monkeypatch):
+    monkeypatch.setattr(Recipe, "__doc__", clean(Recipe.__doc__))
     values = flags.FlagValues()
     define_flags(Recipe(), values)
     assert values["name"].help == "What it is called."
@@ -98,7 +98,7 @@ def test_flags_are_checked_with_the_recipe():
     values = flags.FlagValues()
     define_recipe_flag(values)
     define_flags(PretrainConfig(), values)
-    # 600 steps are fewer than the default warm-up, but more than the recipe's.
+    # 600 steps are fewer than the default warm-up steps, but more than the recipe's warm-up steps.
     values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
     assert configuration(PretrainConfig, values).optimization.warmup_steps == 500
     # A vocabulary file replaces the recipe's vocabulary size, and excludes a size on the command

@@ -19,7 +19,7 @@ from training.engine.finetuning_config import FineTuningConfig
     ("num_rows", "batch_size", "accumulation", "epochs", "updates"),
     [
         (33, 32, 1, 3, 6),
-        (33, 32, 2, 3, 6),  # 3 micro-batches of at most 16 examples. The last is a step of its own.
+        (33, 32, 2, 3, 6),  # 3 micro-batches of at most 16 examples. The last is a separate step.
         (10, 8, 4, 4, 8),
     ],
 )
@@ -39,7 +39,7 @@ def test_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epochs, 
     assert float(model.optimizer.learning_rate) == pytest.approx(0, abs=1e-9)
 
 
-def test_unknown_file_in_export_raises_before_training(tmp_path):
+def test_unknown_file_in_export_raises(tmp_path):
     note = tmp_path / "export" / "1" / "note.txt"
     note.parent.mkdir(parents=True)
     note.touch()

@@ -43,7 +43,7 @@ def test_time_left_is_shown_after_each_run(capsys):
     assert re.match(r"grid: 1/3 runs, 00:\d\d left\n", capsys.readouterr().err)
 
 
-# A child process that is slow to write its checkpoint, and a grid that runs it
+# A child process that writes its checkpoint slowly, and a grid that runs it
 CHILD = """
 import signal, sys, time
 from pathlib import Path

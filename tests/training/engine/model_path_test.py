@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the path of a trained model, and the path suggested if it is wrong."""
+"""Checks model paths, and the suggestions for wrong paths."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report at the end of a run."""
+"""Checks the report that a run prints when it finishes."""
 
 import json
 import re

@@ -19,7 +19,7 @@ TEXTS = ["a", "b b", "a b"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The directory of a run with two seeds."""
+    """A run's directory with two seeds."""
     folder = tmp_path_factory.mktemp("run")
     for seed in (1, 2):
         task = make_text_task("TextClassifier", 2)

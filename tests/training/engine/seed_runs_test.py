@@ -45,7 +45,7 @@ def build(seed, optimizer=None):
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     if optimizer is None:
-        # Each epoch has two steps: one of three batches and one of the remaining two.
+        # Each epoch has two steps. The first accumulates three batches, the second two.
         optimizer = AdamW(0.1, num_train_steps=2 * EPOCHS, gradient_accumulation_steps=3)
     model.compile(optimizer, loss, weighted_metrics=["accuracy"])
     return model
@@ -111,7 +111,7 @@ def test_killed_run_resumes_to_the_same_result(tmp_path, capsys):
         with pytest.raises(Killed):
             train(tmp_path / "killed", killed_at=killed_at)
     assert_same(train(tmp_path / "killed"), expected)
-    # After the last batch of an epoch, the run evaluates instead of writing a checkpoint.
+    # After an epoch's last batch, the run evaluates instead of writing a checkpoint.
     assert capsys.readouterr().out.splitlines() == [
         "Resuming seed 3 from epoch 1, batch 4",
         "Resuming seed 3 from epoch 2, batch 3",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a model whose optimizer state is sharded across two devices.
+"""Saves and restores checkpoints with an optimizer state sharded across two devices.
 
 JAX fixes the number of devices when a process starts. A separate process therefore writes the
 checkpoints, and this process reads them on one device. `pretrain_on_hosts_test.py` checks the

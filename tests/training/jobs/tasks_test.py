@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Determines the task of a command line, and the flags that the task accepts."""
+"""Checks how a command line determines the task and its flags."""
 
 import dataclasses
 import importlib
@@ -82,7 +82,7 @@ def test_recipe_determines_the_task(name):
         assert parse_command_line(f"--recipe={name}")[1] == recipe.CONFIG
     else:
         with pytest.raises(
-            ValueError, match=rf"--recipe={name} (is for another program|belongs to a different)"
+            ValueError, match=rf"--recipe={name} belongs to a different command \(it defines a "
         ):
             parse_command_line(f"--recipe={name}")
 
@@ -123,12 +123,12 @@ def test_flag_has_the_same_type_in_every_task():
 
 
 def test_help_lists_flags_of_the_task(monkeypatch):
-    def listed(*arguments):
+    def help_for(*arguments):
         monkeypatch.setattr(sys, "argv", ["finetune", *arguments, "--help"])
         monkeypatch.setitem(sys.modules, "__main__", importlib.import_module("training.finetune"))
         return tasks.help_text()
 
-    text = listed()
+    text = help_for()
     names = re.findall(r"^  --(?:\[no\])?(\w+)=", text, re.M)
     assert names[:4] == ["task", "train_file", "text", "label"]
     assert names.index("preset") < names.index("epochs") < 10
@@ -137,9 +137,9 @@ def test_help_lists_flags_of_the_task(monkeypatch):
     assert re.search(r"^  ranking: --documents .*;\s+no --train_file", text, re.M | re.S)
     assert re.search(r"^  question_answering: [^:]*--max_document_words", text, re.M)
     for name, task in TASKS.items():
-        task_flags = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
+        task_flags = set(re.findall(r"^  --(?:\[no\])?(\w+)=", help_for(f"--task={name}"), re.M))
         assert task_flags == {*task.options, "task", "recipe"}
-    assert "--doc_stride=128" in listed("--recipe=squad_v1")
+    assert "--doc_stride=128" in help_for("--recipe=squad_v1")
 
 
 @pytest.mark.parametrize(

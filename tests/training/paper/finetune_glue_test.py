@@ -125,7 +125,10 @@ def test_directory_without_tasks_raises(tmp_path):
 
 
 def test_find_task_rejects_all():
-    with pytest.raises(ValueError, match="the program finetune_glue"):
+    with pytest.raises(
+        ValueError,
+        match=r"must be a single task\. Received: all\. .* use the command finetune_glue",
+    ):
         find_task("all")
 
 

@@ -22,7 +22,7 @@ def test_recipe_docstring_has_command_and_score(name):
     program = re.search(rf"python -m (training[.\w]+) --recipe={name}\b", module.__doc__)
     assert importlib.util.find_spec(program[1])
     assert dataclasses.is_dataclass(recipes.load(name, object))
-    # The docstring has the hardware, the time and the score, or says that the recipe was not run.
+    # The docstring has the hardware, the time and the score, or a note that the recipe was not run.
     words = " ".join(module.__doc__.split())
     if not re.search(r"[Nn]ot run here", words):
         assert re.search(r"\d minutes|\d s on", words)

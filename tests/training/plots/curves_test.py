@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots the curves of a run and saves them as a file."""
+"""Plots training curves and saves them as a file."""
 
 import os
 import sys

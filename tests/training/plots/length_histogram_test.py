@@ -8,7 +8,7 @@ pytestmark = pytest.mark.backend_independent
 
 
 def histogram_bars(lengths):
-    """The bars of a histogram: the percentage of rows by the first length in the bar."""
+    """The percentage of rows in each bar, by the bar's first length."""
     (axes,) = length_figure(lengths, "rows").axes
     return {round(bar.get_x()): bar.get_height() for bar in axes.patches}
 

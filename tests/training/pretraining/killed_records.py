@@ -18,7 +18,7 @@ create_records{arguments!r}
 
 
 def digests(config: Any) -> dict[str, str]:
-    """The hash of each record file in the output directory of a config."""
+    """The hash of each record file in a config's output directory."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(Path(config.to_dict()["output_dir"]).glob("*.tfrecord"))
@@ -26,7 +26,7 @@ def digests(config: Any) -> dict[str, str]:
 
 
 def kill_between_files(folder: Path, *arguments: Any) -> dict[Path, int]:
-    """Calls `create_records` in a process that is killed after its first file.
+    """Calls `create_records` in a process, and kills the process after its first file.
 
     Returns:
         The modification times of the record and token files. A later process must not write these

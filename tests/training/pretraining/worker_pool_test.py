@@ -66,5 +66,5 @@ def test_worker_processes_stop_with_killed_parent():
         assert parent.stdout is not None
         assert int(parent.stdout.readline()) != parent.pid
         parent.kill()
-        # Standard output is closed only when the child exits too.
+        # The child inherits standard output, so the pipe closes only after both have exited.
         parent.communicate(timeout=20)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads files from other software: compressed, Excel, SICK, Parquet, Arrow and `datasets`."""
+"""Reads compressed files, and files from Excel, SICK, Parquet, Arrow and `datasets`."""
 
 import bz2
 import json
@@ -410,7 +410,7 @@ def write_invalid_rows(tmp_path, format):
         metadata = json.dumps({"info": {"features": classes}})
         parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
         expected = CLASS_NUMBER
-        # The text of a row with an unknown class is not read.
+        # If a row has an unknown class, its text is not read.
         messages |= dict.fromkeys((2, 4), expected)
     elif format in ("json", "jsonl"):
         records = [json.dumps({"text": text, "label": label}) for text, label in rows]

@@ -90,7 +90,7 @@ def test_token_counts_include_separators():
     assert counts.lengths.tolist() == [4, 7, 8]
     assert counts.unknown == pytest.approx(100 * 3 / 10)
     assert counts.unknown_words == [("zz", 2), ("yy", 1)]
-    # RoBERTa puts two separators between the texts of a pair.
+    # RoBERTa puts two separators between paired texts.
     tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
     roberta = BytePairTokenizer(tokens, ["a b"])
     num_text_tokens = sum(map(len, roberta(["a", "ab"])))

@@ -225,9 +225,13 @@ def test_header_error_with_header_no(write):
     [
         (
             {"text": "body"},
-            r"line 1: text must .* column 'body' and .*\['text', 'label', 'label2'\]",
+            r"line 1: text must be a column in the first row\. Received: column 'body' and .*"
+            r"\['text', 'label', 'label2'\]",
         ),
-        ({"text": "body", "header": "no"}, "text must be an index .* --header=no"),
+        (
+            {"text": "body", "header": "no"},
+            "text must be an index from 0 with --header=no. Received: column 'body'",
+        ),
         ({"text": "3", "label": "1"}, "text must be a column from 0 to 2. Received: 3"),
     ],
 )

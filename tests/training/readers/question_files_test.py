@@ -56,7 +56,7 @@ def test_questions_are_read_in_every_format(file_format, tmp_path):
     elif file_format == "array":
         path = tmp_path / "a.json"
         path.write_text(json.dumps(ROWS, indent=2))
-    elif file_format == "list":  # of objects, like in the official SQuAD files
+    elif file_format == "list":  # like in the official SQuAD files
         pairs = [zip(*row["answers"].values(), strict=True) for row in ROWS]
         answers = [
             [{"text": text, "answer_start": n} for text, n in row_answers] for row_answers in pairs

@@ -87,7 +87,7 @@ def test_collection_requires_all_files(tmp_path):
         ({"a.jsonl": '["a film", "pos"]\n["b", "neg"]\n'}, "a.jsonl"),
     ],
 )
-def test_unsupported_file_error_shows_conversion_command(files, name, tmp_path, monkeypatch):
+def test_unsupported_file_error_has_conversion(files, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for file, content in files.items():
         Path(file).parent.mkdir(exist_ok=True)

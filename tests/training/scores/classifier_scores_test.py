@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares metrics with their definitions, and checks values for which they are undefined."""
+"""Compares metrics with their definitions, and checks the values of undefined metrics."""
 
 import math
 

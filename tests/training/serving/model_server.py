@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a model server in a thread of a test."""
+"""Runs a model server in a thread."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ def load_model(name: str, answers: ModelPredictions, batch_size: int = 8) -> Loa
 def send_request(
     port: int, path: str, request: Any = None, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any, Any]:
-    """Returns the status, headers and content of a response."""
+    """Returns the response's status, headers and content."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         body = request if request is None or isinstance(request, bytes) else json.dumps(request)
@@ -63,12 +63,12 @@ def send_request(
 
 
 def check_task_matches_export(task: Any, served: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Compares the responses for a task and its export on every route of a server.
+    """Compares the responses for a task and its export on every server route.
 
     Args:
         task: The task.
         served: The `ServedModel` of its export.
-        rows: Rows of text. All lists of a field must have the same length.
+        rows: Rows of text. All lists in a field must have the same length.
     """
     task_predictions = answers_of_task(task, served.fields, optional_fields=())
     answers = {"own_task": task_predictions, "own_export": answers_of_saved_model(served)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the tokens of requests, and checks the warm-up rows of a server."""
+"""Counts tokens in requests, and checks the server's warm-up rows."""
 
 import pytest
 

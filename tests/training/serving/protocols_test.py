@@ -80,7 +80,7 @@ def make_tasks():
 
 @pytest.fixture(scope="module")
 def server():
-    """The tasks of a server by name, and its port. The server runs in a thread."""
+    """The served tasks by name, and the server's port. The server runs in a thread."""
     models, tasks = {}, make_tasks()
     aliases = {"alone": "embedder", "org/한": "embedder"}
     tasks |= {name: tasks[target] for name, target in aliases.items()}
