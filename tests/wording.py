@@ -40,6 +40,8 @@ WORDS = {
 PATTERN = re.compile(rf"(?<![\w{{])(?:{'|'.join(f'({word})' for word in WORDS)})(?!\w)", re.I)
 CODE = re.compile(r"^( *)```.*?^\1```|`[^`\n]+`|\]\([^)\n]*\)", re.M | re.S)
 DOCTEST = re.compile(r"^ *(?:>>>|\.\.\.) .*", re.M)
+# The name of an argument, under `Args:` in a docstring
+ARGUMENT = re.compile(r"^ +\w+(?=: )", re.M)
 EXPRESSION = re.compile(r"\{[^{}\n]*\}")
 
 
@@ -60,7 +62,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     for start, part in parts:
         if re.match(r"(?i)f", part):
             part = EXPRESSION.sub("x", part)
-        part = DOCTEST.sub("", CODE.sub(blank, part))
+        part = ARGUMENT.sub("", DOCTEST.sub("", CODE.sub(blank, part)))
         yield from enumerate(part.splitlines(), start)
 
 
