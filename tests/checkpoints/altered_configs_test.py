@@ -136,7 +136,7 @@ def test_single_output_classifier_outcome(changes, outcome, get_model):
 def test_wrong_type_error_includes_file_and_field(family, changes, get_model):
     saved_model = get_model(family, 3)
     saved_model.alter(changes)
-    with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .* must "):
+    with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .+ must .+\. Received: "):
         checkpoints.open_checkpoint(saved_model.path)
 
 

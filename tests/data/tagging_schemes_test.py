@@ -48,7 +48,7 @@ def test_alternative_prefixes_are_bioes(labels):
 
 
 @pytest.mark.parametrize(
-    ("labels", "misspelled"),
+    ("labels", "expected"),
     [
         ("O B-PER I-PER X-PER b-LOC B- B-", {"X-PER": 1, "b-LOC": 1, "B-": 2}),
         ("O b-per O i-per", {"b-per": 1, "i-per": 1}),
@@ -61,12 +61,12 @@ def test_alternative_prefixes_are_bioes(labels):
         ("B-X I-X NN", {}),
     ],
 )
-def test_misspelled_labels(labels, misspelled):
-    assert misspelled_labels(labels.split()) == misspelled
+def test_misspelled_labels(labels, expected):
+    assert misspelled_labels(labels.split()) == expected
 
 
 @pytest.mark.parametrize(
-    ("labels", "notation", "converted"),
+    ("labels", "notation", "expected"),
     [
         ("(PER* *) (PER) * (LOC* * *) (PER*)", "brackets", LABELS["IOB2"]),
         ("PER PER O O LOC LOC LOC PER", "IO", "B-PER I-PER O O B-LOC I-LOC I-LOC B-PER"),
@@ -76,9 +76,9 @@ def test_misspelled_labels(labels, misspelled):
         ("B-PER I-PER B-PER - B-LOC I-LOC I-LOC B-PER", "suffixes", LABELS["IOB2"]),
     ],
 )
-def test_notations_are_converted(labels, notation, converted):
+def test_notations_are_converted(labels, notation, expected):
     assert detect_notation([labels.split(), ["O"] * 3]) == notation
-    assert from_notation(labels.split(), notation) == converted.split()
+    assert from_notation(labels.split(), notation) == expected.split()
 
 
 @pytest.mark.parametrize(

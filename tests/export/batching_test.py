@@ -22,14 +22,14 @@ from tests.export.served_tasks import KINDS_BY_INPUT_FORM, make_served_task, str
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
-def test_batched_requests_match_single_requests(served):
-    assert served.requests.keys() == served.signatures.keys()
-    for name, requests in served.requests.items():
-        expected = [run_alone(served.signatures[name], request) for request in requests]
-        assert (len(expected[0]) == 1) == (name in served.bare)
+def test_batched_requests_match_single_requests(served_task):
+    assert served_task.requests.keys() == served_task.signatures.keys()
+    for name, requests in served_task.requests.items():
+        expected = [run_alone(served_task.signatures[name], request) for request in requests]
+        assert (len(expected[0]) == 1) == (name in served_task.bare)
         for order in (range(len(requests)), range(len(requests))[::-1]):
             actual = run_together(
-                served.signatures[name], [requests[i] for i in order], (1, 2, 4, 8, 16)
+                served_task.signatures[name], [requests[i] for i in order], (1, 2, 4, 8, 16)
             )
             for index, outputs in zip(order, actual, strict=True):
                 assert_same_outputs(outputs, expected[index], whole_rows=name != "serve_ids")
@@ -47,12 +47,12 @@ INVALID_VALUES = {
 EMPTY_OUTPUTS = {"f": -1e6, "i": -1, "O": b""}
 
 
-@pytest.mark.parametrize("served", KINDS_BY_INPUT_FORM, indirect=True)
+@pytest.mark.parametrize("served_task", KINDS_BY_INPUT_FORM, indirect=True)
 @pytest.mark.parametrize("pads", [False, True])
-def test_invalid_row_does_not_affect_other_rows(served, pads):
+def test_invalid_row_does_not_affect_other_rows(served_task, pads):
     """Other rows of the request and requests in the same batch are not affected."""
-    for name, (first, second, *_) in served.requests.items():
-        signature = served.signatures[name]
+    for name, (first, second, *_) in served_task.requests.items():
+        signature = served_task.signatures[name]
         # The scheduler is traced for the number of rows without padding.
         rows = len(next(iter(first.values())))
         repeated = {key: np.repeat(value, rows, axis=0) for key, value in second.items()}
@@ -78,17 +78,19 @@ def test_invalid_row_does_not_affect_other_rows(served, pads):
                 )
 
 
-def test_overlong_ids_only_fail_their_row(served):
-    request = served.requests["serve_ids"][0]
-    length = served.task.config.max_sequence_length
+def test_overlong_ids_only_fail_their_row(served_task):
+    request = served_task.requests["serve_ids"][0]
+    length = served_task.task.config.max_sequence_length
     missing = length + 3 - request["token_ids"].shape[-1]
     widths = [*[(0, 0)] * (request["token_ids"].ndim - 1), (0, missing)]
     wide = {key: np.pad(value, widths) for key, value in request.items()}
-    expected = run_alone(served.signatures["serve_ids"], request)
+    expected = run_alone(served_task.signatures["serve_ids"], request)
     # Padding does not count as length.
-    assert_same_outputs(run_alone(served.signatures["serve_ids"], wide), expected, whole_rows=False)
+    assert_same_outputs(
+        run_alone(served_task.signatures["serve_ids"], wide), expected, whole_rows=False
+    )
     wide["token_ids"][(0,) * (wide["token_ids"].ndim - 1) + (-1,)] = 7
-    actual = run_alone(served.signatures["serve_ids"], wide)
+    actual = run_alone(served_task.signatures["serve_ids"], wide)
     error = actual["error"][0].decode()
     assert error == f"token_ids must not be longer than the model's {length} positions"
     actual, expected = (
@@ -97,14 +99,14 @@ def test_overlong_ids_only_fail_their_row(served):
     assert_same_outputs(actual, expected, whole_rows=False)
 
 
-def test_example_without_text_only_fails_its_row(served):
-    if "serve_examples" not in served.requests:
+def test_example_without_text_only_fails_its_row(served_task):
+    if "serve_examples" not in served_task.requests:
         pytest.skip("no examples")
-    request = served.requests["serve_examples"][0]
-    expected = run_alone(served.signatures["serve_examples"], request)
+    request = served_task.requests["serve_examples"][0]
+    expected = run_alone(served_task.signatures["serve_examples"], request)
     invalid = {"inputs": request["inputs"].copy()}
     invalid["inputs"][1] = b""
-    actual = run_alone(served.signatures["serve_examples"], invalid)
+    actual = run_alone(served_task.signatures["serve_examples"], invalid)
     scores = actual.pop("scores" if "scores" in actual else "outputs")
     expected_scores = expected.pop("scores" if "scores" in expected else "outputs")
     assert (scores[1] == -1e6).all()
@@ -112,15 +114,17 @@ def test_example_without_text_only_fails_its_row(served):
     assert_same_outputs(actual, expected)
 
 
-def test_split_requests_match_whole_requests(served):
+def test_split_requests_match_whole_requests(served_task):
     """If the server may split requests, the outputs of the parts must fit together."""
-    if not served.splits:
+    if not served_task.splits:
         pytest.skip("the width of the outputs depends on the part")
-    for name, requests in served.requests.items():
+    for name, requests in served_task.requests.items():
         request, *neighbors = (requests[index] for index in (0, 2, 1))
         repeated = {key: np.concatenate([value] * 3) for key, value in request.items()}
-        expected = run_alone(served.signatures[name], repeated)
-        assert_same_outputs(run_split(served.signatures[name], repeated, 4, neighbors), expected)
+        expected = run_alone(served_task.signatures[name], repeated)
+        assert_same_outputs(
+            run_split(served_task.signatures[name], repeated, 4, neighbors), expected
+        )
 
 
 def test_unpadded_batch_fails_unequal_requests(served_tagger):
@@ -135,11 +139,11 @@ def test_unpadded_batch_fails_unequal_requests(served_tagger):
         assert_same_outputs(outputs, run_alone(signature, short))
 
 
-def set_padded_batches(served):
+def set_padded_batches(served_task):
     """Returns the served task with the signatures of an export with `padded_batches`."""
-    options = dataclasses.replace(served.options, padded_batches=True)
-    functions = served.task.serving_signatures(options)
-    return dataclasses.replace(served, options=options, functions=functions)
+    options = dataclasses.replace(served_task.options, padded_batches=True)
+    functions = served_task.task.serving_signatures(options)
+    return dataclasses.replace(served_task, options=options, functions=functions)
 
 
 def test_padded_batches_require_counts(served_tagger, served_chooser):
@@ -182,10 +186,10 @@ def test_equal_choices_are_scored_separately(served_chooser, pads):
     np.testing.assert_allclose(row, [[0.5, 0.5, 0.0] if pads else [0.5, 0.5]], atol=1e-5)
 
 
-def test_serve_ids_matches_predict(served):
-    task, signature = served.task, served.signatures["serve_ids"]
+def test_serve_ids_matches_predict(served_task):
+    task, signature = served_task.task, served_task.signatures["serve_ids"]
     has_tokens = isinstance(task, TokenClassifier | QuestionAnswerer)
-    for request in served.requests["serve_ids"]:
+    for request in served_task.requests["serve_ids"]:
         mask = request["token_ids"] != task.preprocessor.tokenizer.pad_token_id
         expected = task.predict({**request, "padding_mask": mask}, verbose=0)
         valid = mask if has_tokens else mask[..., 0]  # For choices, select the existing choices.

@@ -12,7 +12,7 @@ from tests.export.small_classifier import make_classifier
 
 
 @dataclasses.dataclass(frozen=True)
-class Exported:
+class ExportedClassifier:
     """A classifier and the directory of its export."""
 
     classifier: Any
@@ -20,16 +20,16 @@ class Exported:
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> ExportedClassifier:
     """A float32 export for single texts with three classes."""
     directory = tmp_path_factory.mktemp("exported") / "model" / "1"
     classifier = make_classifier(class_names=["bad", "fair", "größer"])
     classifier.export(directory)
-    return Exported(classifier, directory)
+    return ExportedClassifier(classifier, directory)
 
 
 @pytest.fixture(scope="session", params=served_tasks.KINDS)
-def served(request: pytest.FixtureRequest) -> Any:
+def served_task(request: pytest.FixtureRequest) -> Any:
     """Each kind of task with its signatures, on the TensorFlow backend."""
     return served_tasks.make_served_task(request.param)
 

@@ -53,8 +53,8 @@ def make_signatures(task, **options):
     return {name: function.python_function for name, function in functions.items()}
 
 
-def assert_close(received, expected):
-    np.testing.assert_allclose(received, expected, atol=1e-5)
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def select_ids(features):

@@ -23,7 +23,7 @@ def classifier():
 
 
 @pytest.fixture(scope="module")
-def exported(classifier, tmp_path_factory):
+def export_once(classifier, tmp_path_factory):
     """Returns a function that exports once per format and dtype."""
 
     @functools.cache
@@ -59,10 +59,10 @@ def check_description(description):
     )
 
 
-def test_onnx_matches_predict(classifier, exported):
+def test_onnx_matches_predict(classifier, export_once):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(exported("onnx", "float32"))
+    session = onnxruntime.InferenceSession(export_once("onnx", "float32"))
     check_description(session.get_modelmeta().custom_metadata_map["keras_bert"])
     for inputs in (make_features(3, 7), make_features(1, 64), make_features(5, 1)):
         (logits,) = session.run(["logits"], inputs)
@@ -92,12 +92,12 @@ def read_axes(nodes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_onnx_axes_and_out_of_vocabulary_ids(classifier, dtype, exported):
+def test_onnx_axes_and_out_of_vocabulary_ids(classifier, dtype, export_once):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(exported("onnx", dtype), options)
+    session = onnxruntime.InferenceSession(export_once("onnx", dtype), options)
     inputs = make_features(2, 5)
     assert read_axes(session.get_inputs()) == {name: ["batch", "length"] for name in inputs}
     assert read_axes(session.get_outputs()) == {"logits": ["batch", 3]}
@@ -135,9 +135,9 @@ def test_padded_batches_require_saved_model(classifier, tmp_path):
 
 # This test forks, and JAX warns if earlier tests have used it.
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-def test_openvino_matches_predict(classifier, exported):
+def test_openvino_matches_predict(classifier, export_once):
     openvino = pytest.importorskip("openvino")
-    path = exported("openvino", "float32")
+    path = export_once("openvino", "float32")
     assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
     read = openvino.Core().read_model(path)
     check_description(read.get_rt_info("keras_bert").astype(str))
@@ -148,8 +148,8 @@ def test_openvino_matches_predict(classifier, exported):
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_litert_has_a_fixed_length(classifier, exported):
-    path = exported("litert", "float32")
+def test_litert_has_a_fixed_length(classifier, export_once):
+    path = export_once("litert", "float32")
     check_description(zipfile.ZipFile(path).read("task.json"))
     runner = tf.lite.Interpreter(str(path)).get_signature_runner()
     for inputs in (make_features(1, 16), make_features(3, 16)):
@@ -164,10 +164,10 @@ def test_litert_has_a_fixed_length(classifier, exported):
 # === Int8: predictions are close to the float32 predictions ===
 
 
-def test_onnx_int8_is_close_to_predict(classifier, exported):
+def test_onnx_int8_is_close_to_predict(classifier, export_once):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
-    path = exported("onnx", "int8")
+    path = export_once("onnx", "int8")
     assert list(path.parent.iterdir()) == [path]
     assert b"MatMulInteger" in path.read_bytes()
     session = onnxruntime.InferenceSession(path)
@@ -180,8 +180,8 @@ def test_onnx_int8_is_close_to_predict(classifier, exported):
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_litert_int8_is_close_to_predict(classifier, exported):
-    int8_path, path = exported("litert", "int8"), exported("litert", "float32")
+def test_litert_int8_is_close_to_predict(classifier, export_once):
+    int8_path, path = export_once("litert", "int8"), export_once("litert", "float32")
     assert int8_path.stat().st_size < path.stat().st_size
     runner = tf.lite.Interpreter(str(int8_path)).get_signature_runner()
     inputs = make_features(2, 16)

@@ -67,14 +67,16 @@ def test_chunks_have_similar_lengths(lengths, chunk_shapes):
     np.testing.assert_array_equal(outputs["logits"], np.stack([ids, ids], axis=-1))
 
 
-@pytest.mark.parametrize("served", KINDS_BY_INPUT_FORM, indirect=True)
-def test_outputs_are_independent_of_chunks(served):
+@pytest.mark.parametrize("served_task", KINDS_BY_INPUT_FORM, indirect=True)
+def test_outputs_are_independent_of_chunks(served_task):
     """For requests with multiple rows to every signature. The last size fits in one chunk."""
     signatures_by_size = [
-        served.task.serving_signatures(dataclasses.replace(served.options, chunk_tokens=size))
+        served_task.task.serving_signatures(
+            dataclasses.replace(served_task.options, chunk_tokens=size)
+        )
         for size in (24, 10_000)
     ]
-    for name, requests in served.requests.items():
+    for name, requests in served_task.requests.items():
         for request in requests:
             arguments = [tf.constant(value) for value in request.values()]
             chunked, whole = (
@@ -99,20 +101,20 @@ def test_tagger_windows_can_exceed_a_chunk(served_tagger):
     np.testing.assert_allclose(outputs["scores"][0], [tag["score"] for tag in tags], atol=1e-4)
 
 
-def test_count_tokens_matches_python(served):
-    if "count_tokens" not in served.functions:
+def test_count_tokens_matches_python(served_task):
+    if "count_tokens" not in served_task.functions:
         pytest.skip("taggers read texts in windows")
-    specs = served.functions["count_tokens"].input_signature
+    specs = served_task.functions["count_tokens"].input_signature
     # One token in total. Contexts do not count.
     other_fields = {"text_pair": ["b"] * 2, "context": ["a"] * 2, "choices": [["b", ""]] * 2}
     other_fields = {spec.name: other_fields[spec.name] for spec in specs[1:]}
     num_other_tokens = len(other_fields.keys() - {"context"})
-    limit = served.task.preprocessor.truncated_rows.limit
+    limit = served_task.task.preprocessor.truncated_rows.limit
     limit -= {"text": 2 + len(other_fields), "question": 0}[specs[0].name]
     texts = ["a " * (limit - num_other_tokens), "a " * (limit - num_other_tokens + 1)]
     fields = {specs[0].name: texts, **other_fields}
     outputs = run_alone(
-        served.signatures["count_tokens"], {name: strings(x) for name, x in fields.items()}
+        served_task.signatures["count_tokens"], {name: strings(x) for name, x in fields.items()}
     )
     for name, expected in (
         ("num_tokens", [limit, limit + 1]), ("max_tokens", [limit] * 2), ("truncated", [0, 1])
@@ -120,10 +122,10 @@ def test_count_tokens_matches_python(served):
         rows = outputs[name].reshape(2, -1)
         assert rows[:, 0].tolist() == expected
         assert not rows[:, 1:].any()  # padding
-    preprocessor = served.task.preprocessor
+    preprocessor = served_task.task.preprocessor
     preprocessor.truncated_rows.reset()
     fields["choices"] = [["b"]] * 2
-    served.task.predict_rows([{n: x[row] for n, x in fields.items()} for row in range(2)])
+    served_task.task.predict_rows([{n: x[row] for n, x in fields.items()} for row in range(2)])
     assert preprocessor.truncated_rows.num_cut == 1
 
 
@@ -143,14 +145,14 @@ def test_texts_are_truncated_between_characters(limit, expected):
     assert [[text.decode() for text in row] for row in truncated] == [expected, expected]
 
 
-@pytest.mark.parametrize("served", KINDS_BY_INPUT_FORM, indirect=True)
-def test_text_signatures_respect_max_text_bytes(served):
-    options = dataclasses.replace(served.options, max_text_bytes=9)
+@pytest.mark.parametrize("served_task", KINDS_BY_INPUT_FORM, indirect=True)
+def test_text_signatures_respect_max_text_bytes(served_task):
+    options = dataclasses.replace(served_task.options, max_text_bytes=9)
     whole, limited = (
-        served.task.serving_signatures(limits) for limits in (served.options, options)
+        served_task.task.serving_signatures(limits) for limits in (served_task.options, options)
     )
-    for name in served.functions:
-        long = served.requests[name][0]
+    for name in served_task.functions:
+        long = served_task.requests[name][0]
         if name in ("serve_ids", "serve_words", "serve_counted_words", "serve_examples"):
             continue
         short = {

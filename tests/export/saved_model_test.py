@@ -44,31 +44,39 @@ def softmax(logits):
 
 
 @pytest.fixture(scope="module")
-def loaded(exported):
-    return tf.saved_model.load(str(exported.directory))
+def loaded_model(exported_classifier):
+    return tf.saved_model.load(str(exported_classifier.directory))
 
 
 @pytest.fixture(scope="module")
-def serve_text(loaded):
+def serve_text(loaded_model):
     return lambda *texts: {
         name: value.numpy()
-        for name, value in loaded.signatures["serving_default"](text=tf.constant(texts)).items()
+        for name, value in loaded_model.signatures["serving_default"](
+            text=tf.constant(texts)
+        ).items()
     }
 
 
 @pytest.fixture(scope="module")
-def serve_ids(loaded):
+def serve_ids(loaded_model):
     return lambda ids: {
         name: value.numpy()
-        for name, value in loaded.signatures["serve_ids"](
+        for name, value in loaded_model.signatures["serve_ids"](
             token_ids=tf.constant(ids, tf.int32)
         ).items()
     }
 
 
-def test_tensorflow_only_process_matches_predict(exported, tmp_path):
+def test_tensorflow_only_process_matches_predict(exported_classifier, tmp_path):
     finished = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(exported.directory), json.dumps(TEXTS)],
+        [
+            sys.executable,
+            "-c",
+            FRESH_PROCESS,
+            str(exported_classifier.directory),
+            json.dumps(TEXTS),
+        ],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
@@ -77,11 +85,11 @@ def test_tensorflow_only_process_matches_predict(exported, tmp_path):
     assert finished.returncode == 0, finished.stderr
     outputs = json.loads(finished.stdout.splitlines()[-1])
 
-    expected = softmax(exported.classifier.predict(list(TEXTS), verbose=0))
+    expected = softmax(exported_classifier.classifier.predict(list(TEXTS), verbose=0))
     assert np.ptp(expected, axis=0).max() > 0.25  # The predictions differ between texts.
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     np.testing.assert_allclose(outputs["score"], expected.max(axis=-1), atol=1e-5)
-    predictions = exported.classifier.classify(list(TEXTS))
+    predictions = exported_classifier.classifier.classify(list(TEXTS))
     assert outputs["label"] == [prediction["label"] for prediction in predictions]
 
 
@@ -101,9 +109,9 @@ def test_unusual_texts_match_plain_texts(serve_text, unusual, plain):
     )
 
 
-def test_serve_ids_is_independent_of_padding(exported, serve_ids, serve_text):
+def test_serve_ids_is_independent_of_padding(exported_classifier, serve_ids, serve_text):
     texts = ["the cat", "unbelievable cat"]
-    features = exported.classifier.preprocessor(texts)
+    features = exported_classifier.classifier.preprocessor(texts)
     ids, mask = features["token_ids"], features["padding_mask"]
     assert not mask.all()
     expected = serve_text(*texts)["probabilities"]
@@ -115,32 +123,34 @@ def test_serve_ids_is_independent_of_padding(exported, serve_ids, serve_text):
     assert outputs["label"].dtype == object
 
 
-def test_weights_are_stored_exactly_once(exported):
-    reader = tf.train.load_checkpoint(str(exported.directory / "variables" / "variables"))
+def test_weights_are_stored_exactly_once(exported_classifier):
+    reader = tf.train.load_checkpoint(
+        str(exported_classifier.directory / "variables" / "variables")
+    )
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith("weights/")]
     stored = sorted(reader.get_tensor(name).tobytes() for name in names)
-    weights = [np.asarray(w, "float32") for w in exported.classifier.trainable_weights]
+    weights = [np.asarray(w, "float32") for w in exported_classifier.classifier.trainable_weights]
     assert stored == sorted(weight.tobytes() for weight in weights)
 
-    data = exported.directory / "variables" / "variables.data-00000-of-00001"
+    data = exported_classifier.directory / "variables" / "variables.data-00000-of-00001"
     assert data.stat().st_size < sum(weight.nbytes for weight in weights) + 4000
 
 
-def test_signatures_share_the_encoder_graph(exported, loaded):
+def test_signatures_share_the_encoder_graph(exported_classifier, loaded_model):
     saved_model = saved_model_pb2.SavedModel()
-    saved_model.ParseFromString((exported.directory / "saved_model.pb").read_bytes())
+    saved_model.ParseFromString((exported_classifier.directory / "saved_model.pb").read_bytes())
     (meta_graph,) = saved_model.meta_graphs
     functions = meta_graph.graph_def.library.function
     activations = [node for function in functions for node in function.node_def if node.op == "Erf"]
-    assert len(loaded.signatures) == 4
-    assert len(activations) == exported.classifier.config.num_layers
+    assert len(loaded_model.signatures) == 4
+    assert len(activations) == exported_classifier.classifier.config.num_layers
 
 
-def test_export_contains_no_local_paths(exported):
+def test_export_contains_no_local_paths(exported_classifier):
     paths = {
         os.fsencode(path)
         for path in (
-            exported.directory.parent,
+            exported_classifier.directory.parent,
             Path.cwd(),
             Path.home(),
             sys.prefix,
@@ -148,10 +158,10 @@ def test_export_contains_no_local_paths(exported):
         )
         if str(path) != "/"
     }
-    files = [path for path in exported.directory.rglob("*") if path.is_file()]
+    files = [path for path in exported_classifier.directory.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"saved_model.pb", "variables.index"}
     mentions = [(path.name, name) for path in files for name in paths if name in path.read_bytes()]
     assert mentions == []
-    assert not (exported.directory / "assets").is_dir() or not any(
-        (exported.directory / "assets").iterdir()
+    assert not (exported_classifier.directory / "assets").is_dir() or not any(
+        (exported_classifier.directory / "assets").iterdir()
     )

@@ -47,13 +47,13 @@ def read_graph_names(directory):
     return [signature.inputs["text"].name.split(":")[0], operation, label, score]
 
 
-def test_c_program_matches_classify(exported, serve_program):
+def test_c_program_matches_classify(exported_classifier, serve_program):
     libraries = sorted(Path(tf_text.__file__).parent.glob("python/ops/*.so"))
     finished = subprocess.run(
         [
             serve_program,
-            exported.directory,
-            *read_graph_names(exported.directory),
+            exported_classifier.directory,
+            *read_graph_names(exported_classifier.directory),
             *libraries,
             "--",
             *TEXTS,
@@ -66,7 +66,7 @@ def test_c_program_matches_classify(exported, serve_program):
     *lines, scalar = finished.stdout.splitlines()
     labels, scores = zip(*(line.split("\t") for line in lines), strict=True)
 
-    expected = exported.classifier.classify(TEXTS)
+    expected = exported_classifier.classifier.classify(TEXTS)
     assert list(labels) == [prediction["label"] for prediction in expected]
     expected_scores = [prediction["score"] for prediction in expected]
     np.testing.assert_allclose(np.array(scores, float), expected_scores, atol=1e-5)

@@ -31,12 +31,12 @@ def read_length(inputs):
     return len(inputs["text" if "text" in inputs else "context"][0].split())
 
 
-@pytest.mark.parametrize("served", KINDS_BY_INPUT_FORM, indirect=True)
-def test_warm_up_covers_lengths_and_signatures(served, tmp_path):
+@pytest.mark.parametrize("served_task", KINDS_BY_INPUT_FORM, indirect=True)
+def test_warm_up_covers_lengths_and_signatures(served_task, tmp_path):
     prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
-    write_warm_up_requests(tmp_path, served.functions, served.task, served.options)
-    rows = {name: set() for name in served.functions}
-    lengths = {name: set() for name in served.functions}
+    write_warm_up_requests(tmp_path, served_task.functions, served_task.task, served_task.options)
+    rows = {name: set() for name in served_task.functions}
+    lengths = {name: set() for name in served_task.functions}
     for record in tf.data.TFRecordDataset(str(tmp_path / WARM_UP_FILE)).as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
@@ -44,10 +44,10 @@ def test_warm_up_covers_lengths_and_signatures(served, tmp_path):
         rows[name].add(count)
         lengths[name].add(read_length(inputs))
         if count < 32:  # Larger requests are similar, but take long.
-            outputs = served.signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
+            outputs = served_task.signatures[name](**{k: tf.constant(v) for k, v in inputs.items()})
             assert {len(value) for value in outputs.values()} == {count}
-    longest = served.task.preprocessor.sequence_length
-    for name in served.functions:
+    longest = served_task.task.preprocessor.sequence_length
+    for name in served_task.functions:
         assert rows[name] == ({1, 2, 4, 8, 16, 32} if name == "serving_default" else {1, 32})
         assert lengths[name] == {3, 16, longest, *({32} if longest > 32 else ())}
 
@@ -73,7 +73,7 @@ def test_batching_parameters(tmp_path, splits):
         assert allowed == [1, 2, 4, 8, 16, 24]
 
 
-def test_documented_proxy_accepts_all_inputs(served):
+def test_documented_proxy_accepts_all_inputs(served_task):
     """The proxy rejects unknown inputs. tests/export/serving_proxy_test.py runs it."""
     directory = Path(__file__).parents[2] / "docs" / "serving" / "proxy"
     source = (directory / "predict.js").read_text()
@@ -83,7 +83,7 @@ def test_documented_proxy_accepts_all_inputs(served):
         r"set \$ids_dimensions (\d);", (directory / "nginx.conf").read_text()
     )
     assert dimensions == "1"
-    for name, function in served.functions.items():
+    for name, function in served_task.functions.items():
         if name == "serve_examples":
             continue  # Only for `:classify`. Its examples contain texts by name.
         for spec in function.input_signature:
@@ -94,7 +94,7 @@ def test_documented_proxy_accepts_all_inputs(served):
             assert single_inputs.get(name, "text") == function.input_signature[0].name
 
 
-def test_export_has_server_files(exported):
-    lines = (exported.directory / "batching_params.pbtxt").read_text().splitlines()
+def test_export_has_server_files(exported_classifier):
+    lines = (exported_classifier.directory / "batching_params.pbtxt").read_text().splitlines()
     assert "max_execution_batch_size { value: 32 }" in lines
-    assert (exported.directory / WARM_UP_FILE).stat().st_size > 0
+    assert (exported_classifier.directory / WARM_UP_FILE).stat().st_size > 0

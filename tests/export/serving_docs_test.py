@@ -44,9 +44,9 @@ class Predictor(prediction_service_pb2_grpc.PredictionServiceServicer):
         return response
 
 
-def test_grpc_example_matches_classify(exported):
+def test_grpc_example_matches_classify(exported_classifier):
     example = read_example("api.md", "gRPC example", "python")
-    predictor = Predictor(exported.directory)
+    predictor = Predictor(exported_classifier.directory)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(predictor, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -58,7 +58,7 @@ def test_grpc_example_matches_classify(exported):
     finally:
         server.stop(None).wait()
     assert predictor.models == ["sst2"]
-    expected = exported.classifier.classify(variables["texts"])
+    expected = exported_classifier.classifier.classify(variables["texts"])
     assert variables["labels"] == [prediction["label"] for prediction in expected]
     scores = variables["probabilities"].max(axis=-1)
     np.testing.assert_allclose(scores, [prediction["score"] for prediction in expected], atol=1e-5)

@@ -58,9 +58,9 @@ def test_quantized_model_raises(tmp_path):
         quantized.export(tmp_path / "1")
 
 
-def test_existing_export_is_not_overwritten(exported):
+def test_existing_export_is_not_overwritten(exported_classifier):
     with pytest.raises(FileExistsError, match="overwrite=True"):
-        exported.classifier.export(exported.directory)
+        exported_classifier.classifier.export(exported_classifier.directory)
 
 
 def test_overwrite_warns_about_missing_version(classifier, tmp_path, monkeypatch):

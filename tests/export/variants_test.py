@@ -17,16 +17,16 @@ def weights_size(directory):
     return sum(path.stat().st_size for path in (directory / "variables").glob("variables.data-*"))
 
 
-def test_bfloat16_halves_the_size(exported, tmp_path):
-    exported.classifier.export(tmp_path / "1", dtype="bfloat16")
+def test_bfloat16_halves_the_size(exported_classifier, tmp_path):
+    exported_classifier.classifier.export(tmp_path / "1", dtype="bfloat16")
     signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
     outputs = signature(text=tf.constant(TEXTS))
-    expected = exported.classifier.predict(TEXTS, verbose=0)
+    expected = exported_classifier.classifier.predict(TEXTS, verbose=0)
     exponentials = np.exp(expected - expected.max(axis=-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(axis=-1, keepdims=True)
     assert outputs["probabilities"].dtype == tf.float32
     np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=0.03)
-    assert weights_size(tmp_path / "1") < 0.6 * weights_size(exported.directory)
+    assert weights_size(tmp_path / "1") < 0.6 * weights_size(exported_classifier.directory)
 
 
 def test_lora_is_merged(tmp_path):
