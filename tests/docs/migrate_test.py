@@ -270,7 +270,7 @@ def namespaces(models_directory, tmp_path, monkeypatch):
     )
     common = {
         "datasets": datasets,
-        "folder": "uncased_L-12_H-768_A-12",
+        "directory": "uncased_L-12_H-768_A-12",
         "keras": keras,
         "labels": LABELS,
         "np": np,
