@@ -294,7 +294,7 @@ def check_replaceable(
     if foreign:
         deepest = min(foreign, key=lambda path: (-len(path.parts), path))
         raise FileExistsError(
-            "Existing files are replaced only if the same command has written them. Received: "
+            "An existing file is only replaced if it was written by the same command. Received: "
             f"{deepest}. Choose another {name}, or move that file."
         )
     if taken and advice:

@@ -188,8 +188,8 @@ class BertConfig:
         section 3.1; [DistilBERT](https://arxiv.org/abs/1910.01108), section 3;
         [ELECTRA](https://arxiv.org/abs/2003.10555), section 3;
         [EuroBERT](https://arxiv.org/abs/2503.05500), section 2.1;
-        [ModernBERT](https://arxiv.org/abs/2412.13663), sections 2.1 and 2.2.2, whose initial
-        weights are those of [Megatron-LM](https://arxiv.org/abs/1909.08053), section 4.2;
+        [ModernBERT](https://arxiv.org/abs/2412.13663), sections 2.1 and 2.2.2, and
+        [Megatron-LM](https://arxiv.org/abs/1909.08053), section 4.2, for its initial weights;
         [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2, for rotary positions, and
         [position interpolation](https://arxiv.org/abs/2306.15595), section 3, for their scale;
         [MPNet](https://arxiv.org/abs/2004.09297), section 4.1, and

@@ -45,7 +45,7 @@ class Checkpoint:
 
     Args:
         format: `"keras_bert"`, `"hugging_face"`, `"google_tf1"` or `"keras_hub"`.
-        folder: Directory with the files.
+        folder: Directory of the checkpoint.
         config: Architecture of the encoder.
         backbone_layout: How the encoder's weights are stored.
         head_layouts: How each head's weights are stored, for the heads that the format supports.
@@ -146,7 +146,7 @@ class Checkpoint:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The names of the heads for which the checkpoint has weights."""
+        """The names of the heads with weights in the checkpoint."""
         names = self._tensors.names()
         return tuple(
             head
@@ -254,8 +254,8 @@ class Checkpoint:
             name: Name of the head, for example `"classifier"`, `"masked_lm"` or `"next_sentence"`.
                 See `heads`.
             head: Layer or layers of the head, built. See `head_weights`.
-            outputs: For each output of a classifier, the index of the stored output to load. `None`
-                keeps the stored order.
+            outputs: The index of the stored output to load for each of the classifier's outputs.
+                `None` keeps the stored order.
 
         Returns:
             Whether the weights were loaded. `True` if the head has no weights.
@@ -284,13 +284,13 @@ class Checkpoint:
         tokenizer: Mapping[str, Any] | None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        """Checks that files that were just written are read as what was saved.
+        """Checks that newly written files are read as the saved model.
 
         Args:
             config: Saved architecture.
             heads: Saved heads, built.
             tokenizer: Saved tokenizer config. Its writer has already compared the files.
-            class_names: Saved class names of a classifier.
+            class_names: A classifier's saved class names.
 
         Raises:
             CheckpointError: If an architecture field that affects the outputs differs, or if
@@ -322,10 +322,10 @@ class Checkpoint:
         return sorted(self._tensors.label(name) for name in rest)
 
     def warn_unused(self) -> None:
-        """Warns about unused tensors, if there are any."""
+        """Warns if tensors are unused."""
         unused = self.unused()
         if unused:
-            self._warn(f"has weights that were not used: {', '.join(unused)}.")
+            self._warn(f"has unused weights: {', '.join(unused)}.")
 
     def _reject_unsupported(self, head: str) -> None:
         if head in self.unsupported_heads:
@@ -347,7 +347,7 @@ class Checkpoint:
             else "tie_word_embeddings is false"
         )
         raise CheckpointError(
-            f"{self.folder}: the decoder of a masked LM must be the token embeddings. Received: a "
+            f"{self.folder}: a masked LM's decoder must be the token embeddings. Received: a "
             f"separate decoder ({difference}). `MaskedLM(Backbone.from_preset(folder))` creates a "
             "new head that uses the token embeddings."
         )

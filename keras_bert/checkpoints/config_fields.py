@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes configuration files of released models, based on the families' records."""
+"""Reads and writes config files with the fields of each model family."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from keras_bert.families import FAMILIES
 from keras_bert.families.records import ConfigFields, Family
 from keras_bert.families.shared import ACTIVATIONS, map_value, word_of
 
-# Fields that do not change outputs, because they only affect training, tokenization, or which
-# outputs are returned. Only some families have `causal`, so it is checked separately.
+# Fields without effect on the outputs. They only affect training, tokenization, or which outputs
+# are returned. Only some families have `causal`, so it is checked separately.
 _WITHOUT_EFFECT = (
     "causal",
     "dropout",
@@ -32,7 +32,7 @@ _WITHOUT_EFFECT = (
     "output_hidden_states",
     "output_attention_scores",
 )
-# Number of segment embeddings, all 0, in the files of an encoder without segments
+# Number of zero segment embeddings in the files of encoders without segments
 ZERO_SEGMENTS = 2
 
 NEEDED: dict[str, tuple[Any, ...]] = {
@@ -45,8 +45,10 @@ NEEDED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (),
     "transformers_weights": (),
 }
-"""Fields in all families' files that change the computation, or the file that is read, and their
-allowed values. An absent field, or null, is always allowed."""
+"""Allowed values of fields that change the computation, or the files to read, in all families.
+
+An absent field or null is always allowed.
+"""
 
 
 def check_needed(fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]]) -> None:
@@ -63,7 +65,8 @@ def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:
 
     Args:
         config: The architecture.
-        masked_lm: Whether it has the masked LM head. Otherwise the head's fields are excluded.
+        masked_lm: Whether the model has the masked LM head. Otherwise the head's fields are
+            excluded.
     """
     owners = config.attention_owners, config.feed_forward_owners
     windows = config.attention_windows
@@ -100,8 +103,8 @@ def differing_fields(
     """
     ours, theirs = effects(config, masked_lm), effects(other, masked_lm)
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    # Multiple fields can have one effect, such as a window and its interval. Keep the fields that
-    # differ.
+    # Multiple fields can have one effect, for example a window and its interval. Keep those with
+    # different values.
     return {
         name: getattr(other, name)
         for name in names
@@ -118,7 +121,7 @@ def read_config(
         record: Fields of the family's files.
         fields: Fields in the file.
         path: Path of the file, for error messages.
-        activations: `BertConfig` name of each activation that a file may contain.
+        activations: `BertConfig` name of each activation in files.
 
     Raises:
         CheckpointError: If a field is missing or has an unsupported value.
@@ -178,12 +181,12 @@ def write_config(
 
 
 def needs_zero_segments(record: ConfigFields, config: BertConfig) -> bool:
-    """Returns whether files need zero segment embeddings because the encoder has none."""
+    """Returns whether files require zero segment embeddings for an encoder without segments."""
     return "num_segments" in record.required and not config.num_segments
 
 
 def with_zero_segments(record: ConfigFields, config: BertConfig) -> BertConfig:
-    """Returns the architecture, with the segment embeddings that files require."""
+    """Adds the segment embeddings required in files to an architecture."""
     is_needed = needs_zero_segments(record, config)
     return config.replace(num_segments=ZERO_SEGMENTS) if is_needed else config
 
@@ -194,10 +197,10 @@ def unsupported_fields(
     activations: Mapping[str, str],
     masked_lm: bool = True,
 ) -> str:
-    """Returns which parts of an architecture a file cannot represent, or an empty string.
+    """Returns the fields that a file cannot represent, or an empty string.
 
-    The result is a list of fields with the values that the file would require, or the reason why
-    the written file could not be read.
+    The result lists the fields with the values required by the file, or is the reason why the
+    written file could not be read.
     """
     needs = []
     if config.activation not in activations.values():

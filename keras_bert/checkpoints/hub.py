@@ -26,7 +26,7 @@ def download(uri: str, *, weights: bool = True) -> Path:
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise CheckpointError(
-            f"Downloading {uri} requires huggingface_hub, which cannot be imported: {error}."
+            f"Downloading {uri} requires huggingface_hub, but importing it failed: {error}."
         ) from error
     model, _, revision = uri.removeprefix(SCHEME).partition("@")
     patterns = [*_SMALL_FILES, *(_WEIGHT_FILES if weights else ())]
@@ -37,11 +37,11 @@ def download(uri: str, *, weights: bool = True) -> Path:
             allow_patterns=patterns,
             ignore_patterns=list(_IGNORED),
         )
-    # OSError: there is no connection, and the model is not cached. ValueError: the name is invalid.
-    # HfHubHTTPError: the model does not exist, or access is denied.
+    # An OSError means that there is no connection and the model is not cached, a ValueError that
+    # the name is invalid, and an HfHubHTTPError that the model does not exist or is not accessible.
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        # `from error` would show the client's traceback, which has hundreds of lines.
+        # `from error` would show hundreds of lines of the client's traceback.
         raise CheckpointError(f"{uri} could not be downloaded: {reason}") from None
     return Path(folder)
 
@@ -63,7 +63,8 @@ def upload(
         commit = huggingface_hub.upload_folder(
             repo_id=model, folder_path=folder, commit_message=message
         )
-    # OSError: there is no connection. ValueError: the name is invalid, or there is no account.
+    # An OSError means that there is no connection, and a ValueError that the name is invalid or
+    # there is no account.
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         # The message does not contain the directory, because it may be a temporary directory.

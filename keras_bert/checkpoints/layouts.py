@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weight mappings: how a checkpoint format stores this package's weights.
+"""Maps this package's weights to the tensors in a checkpoint format.
 
-A mapping contains, for each weight, the names of its tensors and whether they are transposed.
+A mapping contains the tensor names for each weight, and whether the tensors are transposed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, StoredT
 
 
 def zero_segments(names: WeightNames, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns zero segment embeddings for an encoder that has none."""
+    """Returns zero segment embeddings for an encoder without segments."""
     (name,) = names.encoder["embeddings.segment_embeddings"].names
     return {name: np.zeros((ZERO_SEGMENTS, config.embedding_width), np.float32)}
 
 
 def stored_shapes(stored: StoredTensor, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Returns the required shapes of a weight's tensors, given the shape of the weight."""
+    """Returns the required tensor shapes for a weight's shape."""
     count = len(stored.names)
     if count == 1:
         widths: tuple[int, ...] = (shape[-1] - stored.second_of_two,)
@@ -62,7 +62,7 @@ def stored_shapes(stored: StoredTensor, shape: tuple[int, ...]) -> list[tuple[in
 
 
 def check_shape(stored: StoredTensor, shape: tuple[int, ...], source: TensorSource) -> None:
-    """Checks the shapes of a weight's tensors."""
+    """Checks a weight's tensor shapes."""
     for name, needed_shape in zip(stored.names, stored_shapes(stored, shape), strict=True):
         shape_in_file = source.shape(name)
         if shape_in_file != needed_shape:
@@ -106,15 +106,15 @@ def check_finite(weight: np.ndarray[Any, Any], name: str) -> None:
         first = tuple(int(index) for index in np.argwhere(~is_finite)[0])
         raise CheckpointError(
             f"{name} must only have finite values. Received: "
-            f"{weight.size - np.count_nonzero(is_finite)} values that are infinite or NaN, the "
-            f"first is {weight[first]} at {list(first)}"
+            f"{weight.size - np.count_nonzero(is_finite)} infinite or NaN values, the first is "
+            f"{weight[first]} at {list(first)}"
         )
 
 
 def disassemble(
     stored: StoredTensor, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yields the names and values of a weight's tensors. The inverse of `assemble`."""
+    """Yields a weight's tensors with their names. The inverse of `assemble`."""
     if stored.columns is not None:
         value = value[..., np.argsort(stored.columns(value.shape[-1]))]
     ends: Any = len(stored.names)

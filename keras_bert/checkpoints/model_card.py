@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model cards: a model's description, scores, cost and limitations.
+"""Writes model cards with a model's description, scores, cost and limitations.
 
 The contents follow Mitchell et al., 2019, https://arxiv.org/abs/1810.03993.
 """
@@ -25,7 +25,7 @@ CARD_TAG = "keras-bert"
 _TASKS = {
     "classifier": ("text-classification", "classifies texts"),
     "token_classifier": ("token-classification", "labels the words of texts"),
-    "question_answerer": ("question-answering", "answers questions with a span of a passage"),
+    "question_answerer": ("question-answering", "answers questions with spans from a passage"),
     "multiple_choice": ("multiple-choice", "chooses the best of multiple texts"),
     "masked_lm": ("fill-mask", "predicts masked tokens"),
 }
@@ -54,19 +54,19 @@ def model_card(
     results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     license: str | None = None,
 ) -> str:
-    """Returns a model card in Markdown, with the metadata that the Hugging Face Hub reads.
+    """Returns a model card in Markdown, with metadata for the Hugging Face Hub.
 
-    Unknown values are omitted. If a reader needs them, the card reports that they are unknown.
+    Most unknown values are omitted. Missing scores and training settings are reported as unknown.
 
     Args:
         title: Heading of the card.
         head: Name of the head in checkpoints, for example `classifier`.
         family: Name of the encoder's family, for example `bert`.
         parameters: Number of parameters.
-        class_names: Labels of a classifier or tagger.
-        results: Contents or path of `results.json`, which the fine-tuning command writes: the
-            settings, the model's and the baselines' scores, and the cost. Directories are removed
-            from paths.
+        class_names: The classifier's or tagger's labels.
+        results: Contents or path of the `results.json` written by the fine-tuning command. It
+            contains the settings, the scores of the model and the baselines, and the cost.
+            Directories are removed from paths.
         license: License of the weights, as an identifier on the Hub.
     """
     from huggingface_hub import ModelCardData
@@ -133,9 +133,8 @@ def _scores(results: Mapping[str, Any]) -> str:
     if not best:
         return "## Scores\n\nThis model has not been scored."
     lines = [
-        f"## Scores\n\nThe model is from epoch {best['epoch']} of {best['epochs']}, which was "
-        f"selected by its scores on {best['by']}. The scores on {best['by']} are therefore "
-        "slightly too high."
+        f"## Scores\n\nThe model is from epoch {best['epoch']} of {best['epochs']}. Epochs were "
+        f"compared by their scores on {best['by']}, so these scores are slightly too high."
     ]
     for split, scores in best["scores"].items():
         baselines = results.get("baselines", {}).get(split, {})

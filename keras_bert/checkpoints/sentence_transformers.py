@@ -21,7 +21,7 @@ LENGTH_FILES = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-"""Possible names of the file with the maximum length, in the order in which they are tried."""
+"""Possible names of the file with the maximum length, tried in this order."""
 PROMPTS_FILE = "config_sentence_transformers.json"
 SETFIT_HEAD, SETFIT_FILE = "model_head.pkl", "config_setfit.json"
 ACTIVATION = "activation_fn"
@@ -42,7 +42,7 @@ MODES = ("mean", "cls")
 
 
 def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
-    """Reads the options of sentence embeddings from a checkpoint directory.
+    """Reads the sentence embedding options from a checkpoint directory.
 
     The options are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, if the
     directory specifies them. Warns about a prompt that sentence-transformers adds to each text by
@@ -82,7 +82,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
 def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
     """Reads the activation that sentence-transformers applies to a cross-encoder's outputs.
 
-    Returns the name of a PyTorch class, for example `"Sigmoid"`, or `None` if no file has it.
+    Returns a PyTorch class name, for example `"Sigmoid"`, or `None` if no file has it.
     """
     path, own = folder / PROMPTS_FILE, fields.get("sentence_transformers")
     name = read_json(path).get(ACTIVATION) if path.exists() else None
@@ -93,24 +93,23 @@ def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(name, str) or not name.startswith("torch."):
         raise CheckpointError(
-            f"{folder}: {ACTIVATION} of a cross-encoder must be a class of PyTorch. Received: "
-            f"{name!r}"
+            f"{folder}: a cross-encoder's {ACTIVATION} must be a PyTorch class. Received: {name!r}"
         )
     return name.rpartition(".")[2]
 
 
 def other_head(folder: Path) -> str:
-    """Returns a message about a SetFit head in a directory, which is not loaded, or `""`."""
+    """Returns a message if a directory has a SetFit head, because it is not loaded, or `""`."""
     if not (folder / SETFIT_HEAD).exists():
         return ""
     path = folder / SETFIT_FILE
     labels = read_json(path).get("labels") if path.exists() else None
     names = (
-        f", whose labels are {shorten_repr(labels)}" if isinstance(labels, list) and labels else ""
+        f" with the labels {shorten_repr(labels)}" if isinstance(labels, list) and labels else ""
     )
     return (
-        f" {SETFIT_HEAD} has SetFit's head{names}. It is a pickle, which can execute code and is "
-        "never loaded. Train a head with `fit`."
+        f" {SETFIT_HEAD} has SetFit's head{names}. It is never loaded, because it is a pickle and "
+        "can execute code. Train a head with `fit`."
     )
 
 
@@ -135,13 +134,13 @@ def _pooling(path: Path) -> str:
     if len(modes) != 1 or modes[0] not in MODES:
         raise CheckpointError(
             f"{path}: the pooling mode must be one of {', '.join(MODES)}. Received: "
-            f"{', '.join(map(str, modes)) or 'none'}"
+            f"{', '.join(map(str, modes)) or 'no mode'}"
         )
     return str(modes[0])
 
 
 class _Module(NamedTuple):
-    """A module of sentence-transformers: its class name and the directory of its files."""
+    """A sentence-transformers module, with its class name and directory."""
 
     name: str
     path: Path
@@ -184,10 +183,10 @@ def _modules(folder: Path) -> list[_Module]:
 
 
 def model_options(model: Any) -> dict[str, Any]:
-    """Returns a model's options of sentence embeddings, or the student's options of a distiller.
+    """Returns a model's sentence embedding options. For a distiller, the student's options.
 
-    See `read_options`. Options that the model lacks are omitted. The dict is empty if the model is
-    not an embedder.
+    See `read_options`. Missing options are omitted. The dict is empty if the model is not an
+    embedder.
     """
     task = getattr(model, "student_task", model)
     if not hasattr(task, "pooling"):
@@ -203,7 +202,8 @@ def model_options(model: Any) -> dict[str, Any]:
 def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> None:
     """Writes `model_options` to files that `read_options` and sentence-transformers can read.
 
-    The files have the format before version 6, which later versions of sentence-transformers read.
+    The files have the format before version 6. Later versions of sentence-transformers can also
+    read it.
     """
     paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
     if options["normalize"]:

@@ -39,19 +39,19 @@ _VALUES_COMPARED = 1 << 22
 
 
 class TensorSource(Protocol):
-    """Interface of files with named tensors that are read lazily."""
+    """Interface of files with lazily read, named tensors."""
 
     def names(self) -> Collection[str]:
         """Returns the names of all tensors, without optimizer state and buffers."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a tensor, without reading it."""
+        """Returns a tensor's shape without reading the tensor."""
 
     def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
-        """Reads a tensor, or some of its rows, in the file's dtype."""
+        """Reads a tensor, or a slice along its first axis, in the file's dtype."""
 
     def label(self, name: str) -> str:
-        """Returns the name of a tensor in its file."""
+        """Returns a tensor's name in its file."""
 
     def file(self, name: str) -> str:
         """Returns the path of the file that contains a tensor."""
@@ -59,7 +59,7 @@ class TensorSource(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """The file of a tensor, and the tensor's name in the file."""
+    """A tensor's file, and its name in the file."""
 
     path: Path
     name: str
@@ -138,15 +138,15 @@ def are_equal(first: str, second: str, source: TensorSource) -> bool:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Writes tensors to a safetensors file with the format `"pt"`, which `transformers` requires.
+    """Writes a safetensors file with the format `"pt"`, as `transformers` requires.
 
-    An `OSError` has the system's error number.
+    Raises an `OSError` with the system's error number if writing fails.
     """
     try:
         path.touch()
         mode = path.stat().st_mode
         save_file(dict(tensors), path, metadata={"format": "pt"})
-        path.chmod(mode)  # Only the owner may read a file that safetensors writes.
+        path.chmod(mode)  # Files written by safetensors are readable only by the owner.
     except SafetensorError as error:
         match = re.search(r"\(os error (\d+)\)", str(error))
         if not match:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names the weights of encoders and heads, independently of Keras' variable paths.
+"""Names encoder and head weights, independently of Keras' variable paths.
 
-A name is the attribute path that leads to the weight. So layers can be renamed, wrapped or
-reordered in the graph without changing the checkpoint format.
+A name is the attribute path to the weight. So layers can be renamed, wrapped or reordered in the
+graph without changing the checkpoint format.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.config import BertConfig
 
-# The layer or layers of a head
+# A head's layer or layers
 Head: TypeAlias = "keras.layers.Layer | Sequence[keras.layers.Layer]"
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """The attributes of an encoder that checkpoints require. `keras_bert.Backbone` has them."""
+    """The encoder attributes that checkpoints require. `keras_bert.Backbone` has them."""
 
     @property
     def config(self) -> BertConfig: ...
@@ -39,8 +39,8 @@ class Encoder(Protocol):
 PROJECTION_WEIGHTS = ("embedding_projection.kernel", "embedding_projection.bias")
 POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
 
-# For each registered layer class in heads, the names of its weights and their attribute paths.
-# The attribute is `None` if a layer does not have the weight.
+# The weight names and attribute paths for each registered layer class in heads. The attribute is
+# `None` if a layer does not have the weight.
 _HEAD_WEIGHTS = {
     "keras_bert>ClassificationHead": {"kernel": "dense.kernel", "bias": "dense.bias"},
     "keras_bert>Pooler": {
@@ -73,9 +73,9 @@ _HEAD_WEIGHTS = {
 
 
 def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of an encoder's weights by name, without creating the encoder.
+    """Returns an encoder's weight shapes by name, without creating the encoder.
 
-    Weights that layers share are named after the first of these layers.
+    Weights shared by multiple layers are named after the first layer.
     """
     width, hidden = config.embedding_width, config.hidden_dim
     shapes: dict[str, tuple[int, ...]] = {
@@ -115,7 +115,7 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def attention_weight_shapes(config: BertConfig, index: int) -> dict[str, tuple[int, ...]]:
-    """Returns the weight shapes of a layer's attention and its norm by name."""
+    """Returns weight shapes by name for a layer's attention and its norm."""
     hidden, heads = config.hidden_dim, config.effective_heads_by_layer[index]
     key_value_heads = config.num_key_value_heads or heads
     projected = (heads + 2 * key_value_heads) * config.head_dim
@@ -132,7 +132,7 @@ def attention_weight_shapes(config: BertConfig, index: int) -> dict[str, tuple[i
 
 
 def feed_forward_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the weight shapes of a feed-forward network and its norm by name."""
+    """Returns weight shapes by name for a feed-forward network and its norm."""
     hidden, inner = config.hidden_dim, config.intermediate_dim
     width = 2 * inner if config.feed_forward == "gated" else inner
     shapes: dict[str, tuple[int, ...]] = {
@@ -162,7 +162,7 @@ def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
         raise CheckpointError(
             f"{file} must contain the architecture's {count:,} parameters. Received: "
             f"{num_bytes:,} bytes. Either the file is truncated, or the configuration belongs to "
-            "another model."
+            "a different model."
         )
 
 
@@ -189,13 +189,13 @@ def split_block(name: str) -> tuple[int | None, str]:
 
 
 def head_weights(head: Head) -> dict[str, Any]:
-    """Returns the weights of a built head by name, such as `kernel` or `dense.bias`."""
+    """Returns a built head's weights by name, for example `kernel` or `dense.bias`."""
     weights: dict[str, Any] = {}
     for layer in head if isinstance(head, Sequence) else (head,):
         names = _HEAD_WEIGHTS.get(keras.saving.get_registered_name(type(layer)))
         if names is None:
             raise TypeError(
-                "The layers of a head must be "
+                "A head's layers must be among "
                 f"{', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}. "
                 f"Received: {type(layer).__name__}"
             )
@@ -205,7 +205,7 @@ def head_weights(head: Head) -> dict[str, Any]:
 
 
 def _attribute(layer: Any, path: str) -> Any:
-    """Returns the attribute at the end of a path. An intermediate `None` gives `None`."""
+    """Follows an attribute path. Returns `None` if an intermediate attribute is `None`."""
     for name in path.split("."):
         layer = None if layer is None else getattr(layer, name)
     return layer
@@ -227,7 +227,7 @@ def split_model(
 ) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
     """Splits an encoder or a task to save into its encoder, heads, tokenizer and class names.
 
-    A distiller is replaced by its student. Values other than `None` override the task's values.
+    A distiller is replaced by its student. Arguments other than `None` override the task's values.
     """
     if isinstance(model, Encoder):
         return model, heads or {}, tokenizer, class_names

@@ -642,7 +642,7 @@ def test_decoder_bias_takes_precedence(family, difference, tmp_path):
         warnings.simplefilter("always", checkpoints.CheckpointWarning)
         task = MaskedLM.from_preset(tmp_path)
     unused = [str(warning.message) for warning in warned]
-    assert unused == ([f"{tmp_path} has weights that were not used: {bias}."] if difference else [])
+    assert unused == ([f"{tmp_path} has unused weights: {bias}."] if difference else [])
     inputs = make_inputs(task.config)
     logits = compute_outputs(task, {**inputs, "mask_positions": np.tile(np.arange(6), (3, 1))})
     expected = tensor_to_numpy(reference_outputs(model, inputs).logits)

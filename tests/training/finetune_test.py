@@ -235,7 +235,10 @@ def test_output_without_terminal_is_plain_lines(preset, reviews, tmp_path):
 def test_missing_preset_exits_with_one_line(make_config, tmp_path):
     config = make_config(preset=str(tmp_path / "nowhere"))
     data = read_data(config)
-    with pytest.raises(SystemExit, match=r"^error: There is no checkpoint "), exit_on_user_error():
+    with (
+        pytest.raises(SystemExit, match=r"^error: preset must be a directory"),
+        exit_on_user_error(),
+    ):
         finetuning.run(ClassificationJob, config, data)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TF1 release format: bert_config.json, bert_model.ckpt.*, vocab.txt.
+"""Loads and saves the TF1 release format (bert_config.json, bert_model.ckpt.*, vocab.txt).
 
 ALBERT has `albert_config.json` and a SentencePiece model. ELECTRA only has variables and a
 vocabulary.
@@ -48,7 +48,7 @@ _CONFIG_FILES = tuple(release.config_file for release in TF1_RELEASES if release
 _ELECTRA_RELEASE = next(release for release in TF1_RELEASES if release.config_file is None)
 _TOKENIZER_FILES = (VOCABULARY_FILE, RELEASED_MODEL_FILE)
 
-# Tokenizer fields that are flags or constants in the original BERT code
+# Tokenizer fields set by flags or constants in the original BERT code
 _CODE_FIELDS = (
     *("lowercase", "strip_accents", "max_word_length"),
     *("special_tokens_in_text", "truncation_side"),
@@ -123,7 +123,7 @@ def _find_prefix(folder: Path, release: TF1Release) -> Path:
     if folder / release.prefix in prefixes:
         return folder / release.prefix
     if len(prefixes) != 1:
-        names = ", ".join(prefix.name for prefix in prefixes) or "none"
+        names = ", ".join(prefix.name for prefix in prefixes) or "no checkpoint"
         raise CheckpointError(
             f"{folder} must contain {release.prefix}.index, or exactly one checkpoint with a "
             f"different name. Received: {names}"
@@ -158,8 +158,8 @@ def save_google_tf1(
         CheckpointError: If TensorFlow cannot be imported, or the original code does not support the
             model, its heads or its tokenizer. The original code only has one form of GELU (the tanh
             approximation, or the exact GELU in ELECTRA), an epsilon of 1e-12, and no causal
-            attention. Also raised if the directory contains a checkpoint in another format or from
-            another family.
+            attention. Also raised if the directory contains a checkpoint with a different format or
+            family.
     """
     tf = import_tensorflow()
     backbone, heads, tokenizer, _ = weights.split_model(model, heads, tokenizer)
@@ -217,9 +217,9 @@ def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
 def _check_no_other(folder: Path, release: TF1Release) -> None:
     for name in (*_CONFIG_FILES, _OTHER_CONFIG_FILE):
         if name != release.config_file and (folder / name).exists():
-            kind = "another format" if name == _OTHER_CONFIG_FILE else "another family's release"
+            kind = "a different format" if name == _OTHER_CONFIG_FILE else "a different family"
             raise CheckpointError(
-                f"preset_dir must not contain {name} of {kind}, which would be loaded instead. "
+                f"preset_dir must not contain {name} ({kind}), because it would be loaded instead. "
                 f"Received: {folder}. Choose another directory."
             )
 
@@ -251,12 +251,12 @@ def _collect_tensors(
 
 
 def _electra_heads(hidden_dim: int) -> int:
-    """Returns ELECTRA's number of attention heads, which no file contains. Their width is 64."""
+    """Computes ELECTRA's number of attention heads of width 64, because no file contains it."""
     return max(1, hidden_dim // 64)
 
 
 class TensorFlowCheckpoint:
-    """The variables in a TensorFlow checkpoint, without optimizer variables.
+    """A TensorFlow checkpoint's variables, without optimizer variables.
 
     Args:
         prefix: Path of the `.index` file without its suffix.
@@ -265,7 +265,7 @@ class TensorFlowCheckpoint:
     def __init__(self, prefix: Path) -> None:
         tf = import_tensorflow()
         self._prefix = prefix
-        # TensorFlow's reader raises different errors for different defects.
+        # TensorFlow's reader raises these errors for invalid files.
         self._errors: tuple[type[Exception], ...] = (
             tf.errors.OpError,
             IndexError,
@@ -310,7 +310,7 @@ def import_tensorflow() -> Any:
         import tensorflow as tf
     except ImportError as error:
         raise CheckpointError(
-            f"TF1 checkpoints require TensorFlow, which cannot be imported ({error}). Install it, "
-            "or convert the checkpoint on a machine that has it."
+            f"TF1 checkpoints require TensorFlow, but importing it failed ({error}). Install it, "
+            "or convert the checkpoint on a different machine."
         ) from error
     return tf

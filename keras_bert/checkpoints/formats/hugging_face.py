@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Hugging Face format: config.json, model.safetensors or its shards, and tokenizer files."""
+"""Loads and saves the Hugging Face format (config.json, model.safetensors, tokenizer files)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ INDEX_FILE = "model.safetensors.index.json"
 # Heads on the pooled output. `transformers` pools the first token. In a causal model, the first
 # token attends to no other token, so this package pools the last token.
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
-# The pooler of causal models has names that no file contains. So a stored pooler is never loaded,
+# In causal models, the pooler's tensor names occur in no file. So a stored pooler is never loaded,
 # and is reported as unused.
 _POOLER = {name: StoredTensor((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
@@ -64,7 +64,7 @@ _REGRESSION = {
     "problem_type": "regression",
     "sentence_transformers": {sentence_transformers.ACTIVATION: "torch.nn.modules.linear.Identity"},
 }
-# Names in WordPiece and SentencePiece vocabularies, and in byte-level BPE vocabularies
+# Names in WordPiece or SentencePiece vocabularies, and in byte-level BPE vocabularies
 _SPECIAL_TOKENS = {
     "cls": ("[CLS]", "<s>"),
     "sep": ("[SEP]", "</s>"),
@@ -179,7 +179,7 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
             problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
         )
     message = (
-        "The outputs of a TextClassifier must be mutually exclusive classes (softmax), independent "
+        "A TextClassifier's outputs must be mutually exclusive classes (softmax), independent "
         f"classes (sigmoid), or a single score. Received: {CONFIG_FILE} with problem_type "
         f"{problem!r}, {num_outputs} outputs and the activation {activation}. Pass a different "
         "number of classes for a TextClassifier with a new head."
@@ -188,14 +188,14 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
 
 
 def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns the options of a multi-label task."""
+    """Returns a multi-label task's options."""
     own = fields.get(_OWN_FIELD) or {}
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
         isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
     ):
         raise CheckpointError(
-            f"{path}: thresholds of {_OWN_FIELD} must be a list of numbers from 0 to 1. Received: "
+            f"{path}: {_OWN_FIELD}.thresholds must be a list of numbers from 0 to 1. Received: "
             f"{thresholds!r}"
         )
     return {"multi_label": True, "thresholds": thresholds}
@@ -208,13 +208,13 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
     ids = [str(index) for index in range(len(names))] if isinstance(names, dict) else []
     if not ids or set(names) != set(ids):
         raise CheckpointError(
-            f"{path}: id2label must name the classes '0', '1', '2' …. Received: {names!r}"
+            f"{path}: id2label must have a name for each class '0', '1', '2' …. Received: {names!r}"
         )
     return tuple(str(names[index]) for index in ids)
 
 
 def _placeholders(num_classes: int) -> tuple[str, ...]:
-    """Returns the names that the transformers library gives to unnamed classes."""
+    """Returns the transformers library's names for unnamed classes."""
     return tuple(f"LABEL_{index}" for index in range(num_classes))
 
 
@@ -227,9 +227,9 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
         absent = sorted(expected_names - set(stored_names))
         if absent:
             raise CheckpointError(
-                f"{folder / INDEX_FILE}: weight_map assigns the tensor {absent[0]!r} to "
-                f"{path.name}, which does not contain it"
-                + (f" (nor {len(absent) - 1} others)." if absent[1:] else ".")
+                f"{folder / INDEX_FILE}: weight_map must assign tensors to files that contain them. "
+                f"Received: {absent[0]!r} for {path.name}"
+                + (f" and {len(absent) - 1} more" if absent[1:] else "")
             )
         for stored_name in stored_names:
             scope = next(filter(stored_name.startswith, scopes), "")
@@ -248,7 +248,7 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
 
 
 def _weight_files(folder: Path) -> dict[Path, set[str]]:
-    """Finds the weight files and, for each file, the tensors that an index assigns to it."""
+    """Finds the weight files and the tensors that an index assigns to each file."""
     if (folder / WEIGHTS_FILE).exists():
         return {folder / WEIGHTS_FILE: set()}
     if not (folder / INDEX_FILE).exists():
@@ -256,7 +256,7 @@ def _weight_files(folder: Path) -> dict[Path, set[str]]:
     index = folder / INDEX_FILE
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
-        raise CheckpointError(f"{index}: weight_map must give the file of each tensor.")
+        raise CheckpointError(f"{index}: weight_map must map each tensor to its file.")
     tensors: dict[str, set[str]] = {}
     for tensor, shard in shards.items():
         tensors.setdefault(str(shard), set()).add(tensor)
@@ -293,7 +293,7 @@ def save_hugging_face(
     class_names: Sequence[str] | None = None,
     card: Mapping[str, Any] | None = None,
 ) -> None:
-    """Saves a model in the Hugging Face format, which the `transformers` library can load.
+    """Saves a model in the Hugging Face format, for example for the `transformers` library.
 
     The model is saved as the first family in `FAMILIES` that can represent its architecture and has
     its type of tokenizer. The heads determine the class. For example, BERT is saved as:
@@ -315,15 +315,15 @@ def save_hugging_face(
         preset_dir: Directory to write to. Existing files are replaced.
         heads: Layer or layers of each head by name. Defaults to the task's heads.
         tokenizer: Tokenizer config. Defaults to the task's tokenizer.
-        class_names: Class names of a classifier in the order of its outputs. Defaults to the task's
+        class_names: A classifier's class names in the order of its outputs. Defaults to the task's
             class names.
         card: Arguments of `model_card`. Defaults to no model card.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
         CheckpointError: If no family can represent the architecture, no class has these heads, a
-            head is on a causal encoder's pooled output, or the files would be read as something
-            else. The message contains the field, and no file is replaced.
+            head is on a causal encoder's pooled output, or the files would not be read as the same
+            model. The message contains the field, and no file is replaced.
     """
     backbone, heads, tokenizer, class_names = weights.split_model(
         model, heads, tokenizer, class_names
@@ -373,11 +373,11 @@ def save_hugging_face(
         )
         if embeds:
             read = sentence_transformers.read_options(temporary, length)
-            check_same("the options of sentence embeddings", embeds, read)
+            check_same("the sentence embedding options", embeds, read)
 
 
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
-    """Returns the ids of special tokens, because the class would otherwise use its defaults."""
+    """Returns the special tokens' ids, because the class would otherwise use its defaults."""
     tokens = list_tokens(tokenizer) if tokenizer else []
     custom_tokens = (tokenizer or {}).get("special_tokens") or {}
     ids: dict[str, int | None] = {}
@@ -417,7 +417,7 @@ def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -
     if not endings:
         choices = "; ".join(", ".join(names) for names in family.classes.values() if names)
         raise CheckpointError(
-            f"The heads of a {family.name} model in the transformers library must be one of: "
+            f"A {family.name} model's heads in the transformers library must be one of: "
             f"{choices}. Received: {', '.join(heads)}"
         )
     # If two classes have the same heads, the second class is causal.
@@ -457,7 +457,7 @@ def _collect_tensors(
 def _pooler_tensors(
     family: Family, ending: str, values: Mapping[str, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the tensors of a pooler that is part of the head in `transformers`."""
+    """Returns a pooler's tensors for classes in `transformers` with the pooler in the head."""
     layout: Layout = family.hugging_face.heads.get("pooler", {})
     if ending in family.poolers:
         layout = hf_dense(family.poolers[ending])

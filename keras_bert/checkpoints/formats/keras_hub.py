@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of KerasHub presets: a directory, or a name that KerasHub downloads.
+"""Loads KerasHub presets from a directory, or downloads them by name.
 
-KerasHub's own models load the weights.
+The weights are loaded with KerasHub's own models.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def is_keras_hub(fields: Mapping[str, Any]) -> bool:
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """Opens a preset that was saved by KerasHub.
+    """Opens a preset saved by KerasHub.
 
     The class name is only compared with the expected name, and never used to look up a class.
     """
@@ -101,9 +101,7 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
     words = _models_of(family).config
     absent_fields = [name for name in words.required.values() if name not in arguments]
     if absent_fields:
-        raise CheckpointError(
-            f"{path}: the fields {', '.join(absent_fields)} of config are missing."
-        )
+        raise CheckpointError(f"{path}: config must contain the fields {', '.join(absent_fields)}.")
     if arguments.get("num_inner_repetitions", 1) != 1:
         raise CheckpointError(
             f"{path}: num_inner_repetitions must be 1. Received: "
@@ -157,7 +155,7 @@ def download(name: str, *, weights: bool = True) -> Path:
 
 
 def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[str, Any]:
-    """Checks the class of a serialized object and returns its constructor arguments."""
+    """Checks a serialized object's class and returns its constructor arguments."""
     arguments = fields.get("config")
     if fields.get("registered_name") not in [f"{package}>{expected}" for package in _PACKAGES]:
         raise CheckpointError(
@@ -170,7 +168,7 @@ def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[st
 
 
 class KerasHubWeights:
-    """The weights of a KerasHub preset, loaded by KerasHub's own model and Keras' own reader.
+    """A KerasHub preset's weights, loaded by KerasHub's own model and Keras' own reader.
 
     Keras' reader neither follows links out of the file nor executes code. A missing file, or a file
     that does not match the architecture, raises `CheckpointError`.
@@ -217,7 +215,7 @@ class KerasHubWeights:
 
 
 def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) -> Any:
-    """Creates KerasHub's encoder of a family, randomly initialized."""
+    """Creates a randomly initialized KerasHub encoder."""
     words = _models_of(family).config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
     if "embedding_dim" in arguments:
@@ -228,14 +226,14 @@ def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) 
 
 
 def _find(model: Any, name: str) -> Any:
-    """Returns an attribute by its dotted path. Numbers in the path are indices of lists."""
+    """Returns an attribute by its dotted path. Numbers in the path are list indices."""
     for key in name.split("."):
         model = model[int(key)] if key.isdigit() else getattr(model, key)
     return model
 
 
 def task_class(folder: Path) -> str | None:
-    """Returns the class name of a preset's task, or `None` if it only has an encoder."""
+    """Returns the class name of the task in a preset, or `None` if it has only an encoder."""
     path = folder / TASK_FILE
     if not path.exists() or not (folder / TASK_WEIGHTS_FILE).exists():
         return None
@@ -253,7 +251,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
     }
     if name not in heads:
         warn(
-            f"{weights}: the head of {read_json(path).get('registered_name')} was not used.",
+            f"{weights}: the head for {read_json(path).get('registered_name')} was not used.",
         )
         return {}
     arguments = _task_arguments(check_class(read_json(path), name, path), path)
@@ -268,7 +266,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
 
 
 def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """Returns the sizes of a task's head that are in its file."""
+    """Returns the head sizes in a task's file."""
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
         if not POSITIVE_INT.allows(size):
@@ -295,7 +293,7 @@ def import_keras_hub() -> Any:
         import keras_hub
     except ImportError as error:
         raise CheckpointError(
-            f"KerasHub presets require keras_hub, which cannot be imported: {error}. "
+            f"KerasHub presets require keras_hub, but importing it failed: {error}. "
             "Install it with `pip install keras-hub`."
         ) from error
     return keras_hub

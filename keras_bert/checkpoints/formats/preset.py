@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The preset format of this package: config.json, model.safetensors, tokenizer, task.json."""
+"""Loads and saves this package's presets (config.json, model.safetensors, tokenizer, task.json)."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def save_preset(
             the kernels.
         preset_dir: Directory to write to. All files are written before an existing preset is
             replaced.
-        heads: Layer or layers of each head by name. The names are arbitrary.
+        heads: Layer or layers of each head, by any name.
         tokenizer: Tokenizer config.
-        class_names: Class names of a classifier in the order of its outputs.
+        class_names: A classifier's class names in the order of its outputs.
         task: Task settings, as values that JSON can represent.
 
     Raises:
-        CheckpointError: If the encoder or a head is quantized, or the files would be read as
-            something else.
+        CheckpointError: If the encoder or a head is quantized, or the files would not be read as
+            the same model.
     """
     values = weights.all_head_weights(heads)
     tensors = dict(weights.backbone_weights(backbone))
@@ -140,7 +140,7 @@ def _head_layouts(fields: Mapping[str, Any], path: Path) -> dict[str, Layout]:
     heads = fields.get("heads", {})
     if not isinstance(heads, dict) or not all(map(_is_list_of_strings, heads.values())):
         raise CheckpointError(
-            f"{path}: heads must give a list of weights for each head. Received: {heads!r}"
+            f"{path}: heads must map each head to a list of weights. Received: {heads!r}"
         )
     return {
         head: {name: StoredTensor((_head_tensor(head, name),)) for name in names}

@@ -158,7 +158,7 @@ def test_electra_is_detected_by_its_variables(tmp_path):
 
 def test_save_over_another_family_raises(tmp_path):
     (tmp_path / "albert_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"contain albert_config\.json of another family"):
+    with pytest.raises(CheckpointError, match=r"contain albert_config\.json \(a different family"):
         checkpoints.save_google_tf1(Backbone(small_config(activation="gelu_tanh")), tmp_path)
 
 

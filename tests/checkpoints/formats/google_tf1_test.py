@@ -192,7 +192,7 @@ def test_save_over_another_format_raises(tmp_path):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(
         CheckpointError,
-        match=r"must not contain config\.json of another format, which would be loaded "
+        match=r"must not contain config\.json \(a different format\), because it would be loaded "
         r"instead\. Received: .* Choose a",
     ):
         checkpoints.save_google_tf1(small_backbone(**TANH), tmp_path)
