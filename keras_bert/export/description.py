@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes an export: its task, its input fields, and how to send examples to it."""
+"""Describes an export with its task, its input fields, and how to send examples to it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class RowRequest:
         signature: Name of the signature.
         inputs: Maps an input to the field with its values. By default, an input gets the field with
             its own name, and `num_words` is the number of `words` in each example.
-        items: If a prediction is a list of dicts, maps each key to the output with its values. A
-            name that is not an output is an input. Empty if a prediction is a dict of the outputs.
+        items: If a prediction is a list of dicts, maps each key to the output or input with its
+            values. Empty if a prediction is a dict of the outputs.
         count: Output or input with the number of elements in each example.
     """
 
@@ -48,9 +48,9 @@ class ExportDescription:
     Args:
         task: Class name of the task.
         predict_method: The task's prediction method with the same results, for example `classify`.
-        fields: Names of an example's text fields.
+        fields: Names of the text fields.
         list_fields: Fields with lists of strings, or with either a string or a list.
-        requests: Ways to send examples to a SavedModel, in the order in which they are tried.
+        requests: Ways to send examples to a SavedModel, tried in this order.
         class_names: Labels in the order of the class ids. Empty for tasks without classes.
         sequence_length: A SavedModel's maximum sequence length in tokens, including special tokens.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
@@ -71,7 +71,7 @@ class ExportDescription:
 
     @classmethod
     def from_task(cls, task: Servable, options: ExportOptions) -> Self:
-        """Creates the description of a task's export."""
+        """Creates an export's description."""
         is_saved_model = options.format == "tf_saved_model"
         return cls(
             type(task).__name__,

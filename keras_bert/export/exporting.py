@@ -62,8 +62,8 @@ def export_task(
             version, a number, for example `export/sst2/1`. In the other formats, it is a file that
             ends in `.onnx`, `.xml` (a `.bin` file is written next to it) or `.tflite`.
         format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
-        class_names: Labels of a classifier or tagger, in the order of the class ids. Defaults to
-            the task's class names, or to the ids if it has none.
+        class_names: The classifier's or tagger's labels, in the order of the class ids. Defaults to
+            the task's class names, or to the ids if it has no class names.
         dtype: `"float32"`, `"bfloat16"` (SavedModel only) or `"int8"`. `"bfloat16"` halves the size
             of the weights and computes matmuls in bfloat16. LayerNorm, the head and the outputs
             stay in float32. `"int8"` computes 8-bit matmuls. A SavedModel is quantized by
@@ -71,16 +71,17 @@ def export_task(
             OpenVINO model is quantized by NNCF. ONNX and LiteRT models are quantized by ONNX
             Runtime and TensorFlow, with static weights and dynamic activations. Evaluate an int8
             model before serving, because its predictions differ.
-        calibration: About 300 texts like the texts that will be served. For a classifier of text
-            pairs, pass pairs of texts. For a question answerer, pass pairs of a question and its
-            passage. Required for an int8 SavedModel or OpenVINO model. Not supported by the other
+        calibration: About 300 texts that are similar to the served texts. For a text pair
+            classifier, pass pairs of texts. For a question answerer, pass (question, passage)
+            pairs. Required for an int8 SavedModel or OpenVINO model. Not supported by the other
             formats.
         pair: Whether a classifier accepts text pairs.
         text: Whether an OpenVINO model accepts text instead of ids. A SavedModel always accepts
             text. ONNX and LiteRT models cannot.
         max_batch_size: Largest batch that a server forms from waiting requests.
-        warm_up: Whether to add warm-up requests, which a server runs before all other requests. By
-            default, they are added if `tensorflow-serving-api`, which writes them, is installed.
+        warm_up: Whether to add warm-up requests. A server runs them before all other requests. By
+            default, they are added if `tensorflow-serving-api` is installed, because it writes
+            them.
         sequence_length: Fixed sequence length in tokens, for LiteRT models. Defaults to the model's
             maximum. The other formats accept any length.
         max_text_bytes: Number of UTF-8 bytes that a SavedModel reads from each text. Longer texts
@@ -93,14 +94,14 @@ def export_task(
             so that they can share a batch. Its `batching_params.pbtxt` then enables padding.
             Signatures that accept words or choices then require their number, because padding looks
             like them. Text does not need this option.
-        overwrite: Whether to replace an existing export atomically. Files and directories that are
-            not an export, or that contain files that no export writes, are never replaced.
+        overwrite: Whether to replace an existing export atomically. Other files and directories,
+            and exports with additional files, are never replaced.
 
     Raises:
         ValueError: If an argument is invalid, or the task has no preprocessor.
         FileExistsError: If `filepath` exists and `overwrite` is `False`, or if it is not an export.
         ExportError: If the graph has an operation that the oldest supported server lacks, a package
-            is missing, or the child process that exports fails.
+            is missing, or the exporting child process fails.
     """
     checks.POSITIVE_INT.check(max_batch_size=max_batch_size, chunk_tokens=chunk_tokens)
     checks.POSITIVE_INT.check_optional(
@@ -150,7 +151,7 @@ def export_task(
 
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Returns the labels of a task with classes, or `None` for other tasks."""
+    """Returns a task's labels, or `None` for tasks without classes."""
     if not hasattr(task, "num_classes") or getattr(task, "is_regression", False):
         if class_names is not None:
             raise ValueError(
@@ -206,19 +207,20 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
             raise ExportError(f"format={format!r} requires the package {package}. {advice}.")
     if needs.has_fixed_length and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
-            "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice. Received: "
-            f"{format!r}, which requires a fixed input shape"
+            "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice, because "
+            f"other formats require a fixed input shape. Received: {format!r}"
         )
     if pair and "text_pair" not in task.optional_fields:
         raise ValueError(
-            f"pair must be False for a {type(task).__name__}, which does not classify text pairs. "
-            f"Received: {pair}"
+            f"pair must be False for a {type(task).__name__}, because it does not classify text "
+            f"pairs. Received: {pair}"
         )
     if format == "tf_saved_model" or text:
-        _ = task.preprocessor  # Raises ValueError if the task has none
+        _ = task.preprocessor  # Raises ValueError if the task has no preprocessor.
     elif pair:
         raise ValueError(
-            f"pair must be False for format={format!r}, which accepts token ids. Received: {pair}"
+            f"pair must be False for format={format!r}, because it accepts token ids. Received: "
+            f"{pair}"
         )
     for layer in task._flatten_layers(include_self=False):
         if layer.quantization_mode is not None:
@@ -246,18 +248,18 @@ def _calibration_rows(
             f"embedders and question answerers. Received: a {type(task).__name__}. Pass "
             "format='onnx' for int8."
         )
-    _ = task.preprocessor  # Raises ValueError if the task has none
+    _ = task.preprocessor  # Raises ValueError if the task has no preprocessor.
     if calibration is None or isinstance(calibration, str) or not len(calibration):
         raise ValueError(
-            f"format={format!r} with dtype='int8' requires calibration: about 300 texts, or text "
-            f"pairs, like those that will be served. Received: {calibration!r}"
+            f"format={format!r} with dtype='int8' requires calibration, about 300 texts or text "
+            f"pairs that are similar to the served texts. Received: {calibration!r}"
         )
     rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in calibration)
     for index, row in enumerate(rows):
         if len(row) != len(rows[0]) or len(row) > 2 or not all(isinstance(x, str) for x in row):
             raise ValueError(
-                f"calibration[{index}] must be a text, or a pair of texts if all of them are. "
-                f"Received: {calibration[index]!r}"
+                "calibration must contain only texts or only pairs of texts. Received: "
+                f"{calibration[index]!r} (index {index})"
             )
     if "question" in task.fields and len(rows[0]) != 2:
         raise ValueError(
@@ -267,20 +269,19 @@ def _calibration_rows(
 
 
 def _check_takes_text(task: Any, format: str) -> None:
-    """Raises an error if a task's export to a format cannot accept text."""
+    """Checks that a task's export to a format can accept text."""
     if FORMATS[format].text_packages is None:
         raise ExportError(
-            f"text=True is not supported with format={format!r}, which accepts token ids. Pass "
-            "format='openvino' for a model that accepts text without TensorFlow, or "
+            f"text=True is not supported with format={format!r}, because it accepts token ids. "
+            "Pass format='openvino' for a model that accepts text without TensorFlow, or "
             "format='tf_saved_model'."
         )
     if format == "openvino" and not task.is_sequence_level:
         raise ExportError(
             "text=True with format='openvino' is only supported for classifiers, regressions and "
-            f"embedders. Received: a {type(task).__name__}, which also needs values that "
-            "OpenVINO's tokenizers do not return, such as token offsets. Pass "
-            "format='tf_saved_model' for a model that accepts text, or omit text=True for a model "
-            "that accepts ids."
+            "embedders, because OpenVINO's tokenizers do not return token offsets. Received: "
+            f"a {type(task).__name__}. Pass format='tf_saved_model' for a model that accepts text, "
+            "or omit text=True for a model that accepts ids."
         )
 
 
@@ -296,8 +297,8 @@ def atomic_destination(paths: Sequence[Path]) -> Iterator[Path]:
     """Creates a scratch directory. At the end, the files in its directory `new` replace `paths`.
 
     All paths are in the same directory. The scratch directory is on the same disk and is removed
-    afterwards. Each path is replaced atomically. The two files of an OpenVINO model are not
-    replaced together, because they are in the user's directory, whose other files must be kept.
+    afterwards. Each path is replaced atomically. An OpenVINO model's two files are not replaced
+    together, because other files in the user's directory must be kept.
     """
     existing = [path for path in paths if os.path.lexists(path)]
     parent = paths[0].absolute().parent

@@ -23,15 +23,15 @@ from keras_bert.export.formats import FORMATS
 from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
-# Names in the scratch directory: the finished export, and the child process's error message
+# Names in the scratch directory for the finished export and the child process's error message
 NEW_FOLDER, ERROR_FILE = "new", "error.txt"
 
 
 def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
-    """Writes the input for `run_job`: a JSON file, and the weights in their own dtype."""
+    """Writes the input for `run_job` as a JSON file and the weights in their own dtype."""
     config = serialize_keras_object(task)
     config.pop("compile_config", None)  # An export is not trained.
-    # The task and its encoder. In an ensemble, all members and their encoders.
+    # These are the task and its encoder, or an ensemble with all members and their encoders.
     models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
     modules = sorted({type(model).__module__ for model in models})
     job = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
@@ -103,7 +103,7 @@ def _environment() -> dict[str, str]:
 
 
 def main() -> None:
-    """Runs the job in the directory that is the first argument."""
+    """Runs the job in the directory given by the first argument."""
     folder = Path(sys.argv[1])
     try:
         run_job(folder)

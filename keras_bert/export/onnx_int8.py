@@ -15,16 +15,16 @@ import onnxruntime
 from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-# Outlier channels are scaled down to this multiple of their layer's median.
+# Outlier channels are scaled down to this multiple of the layer's median.
 _LARGEST_OF_MEDIAN = 2
 # Matches the second matmul in a feed-forward network. Layer names may end in a number.
 _FEED_FORWARD_OUTPUT = re.compile(r"/feed_forward(_\d+)?/output_projection")
-# Number and length of the random sequences that are used to find outlier channels
+# Number and length of the random sequences for finding outlier channels
 _ROWS, _LENGTH = 8, 64
 
 
 def write_int8(model: Any, path: Path, tokenizer: Any, max_sequence_length: int) -> None:
-    """Writes an `onnx.ModelProto` with its constant matrices in int8. The model is modified.
+    """Writes an `onnx.ModelProto` with its constant matrices in int8. Modifies the model.
 
     Weights have one scale per channel. Activations are quantized at run time, with one scale per
     tensor.
@@ -55,14 +55,14 @@ def _random_features(model: Any, tokenizer: Any, length: int) -> dict[str, np.nd
 def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Scales outlier channels in feed-forward networks down, and the next matmul's weights up.
 
-    In some layers of pretrained encoders, one channel of the first token is several times larger
-    than all other channels, for any text (Sun et al., 2024, "Massive Activations in Large Language
-    Models"). With one scale per tensor, the other channels would only use a few of the 256 levels.
-    The matmul's result does not change, as in SmoothQuant (Xiao et al., 2023, equation 3).
+    In some layers of pretrained encoders, one channel of the first token is much larger than all
+    other channels, for any text (Sun et al., 2024, "Massive Activations in Large Language Models").
+    With one scale per tensor, the other channels would only use a few of the 256 levels. The
+    matmul's result does not change, as in SmoothQuant (Xiao et al., 2023, equation 3).
 
     Args:
-        model: The `onnx.ModelProto`, which is modified.
-        features: Inputs for which outlier channels are detected.
+        model: The `onnx.ModelProto` to modify.
+        features: Inputs for detecting outlier channels.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     products = [
@@ -74,7 +74,7 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
     ]
     if not products:
         return
-    # Maxima by weight, because layers may share a weight: (intermediate,)
+    # Maxima `(intermediate,)` by weight, because layers may share a weight
     largest: dict[str, np.ndarray[Any, Any]] = {}
     inputs = _values(model, [node.input[0] for node in products], features)
     for node, values in zip(products, inputs, strict=True):
@@ -99,7 +99,7 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
 def _values(
     model: Any, names: Sequence[str], features: Mapping[str, np.ndarray[Any, Any]]
 ) -> list[np.ndarray[Any, Any]]:
-    """Returns the values of a model's intermediate tensors for the given features."""
+    """Computes a model's intermediate tensors for the given features."""
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     for name in dict.fromkeys(names):

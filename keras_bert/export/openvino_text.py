@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds one OpenVINO model from a tokenizer, a network and its predictions.
+"""Builds one OpenVINO model from a tokenizer and a network.
 
 The model only contains operations from OpenVINO and from the package `openvino_tokenizers`. To run
-it, you need `openvino` and `import openvino_tokenizers`, which registers the operations, but
-neither TensorFlow nor Keras. The model does not use OpenVINO's version of Unicode: the task's
-tokenizer maps every character, and the model stores the map.
+it, import `openvino` and `openvino_tokenizers`, which registers its operations. TensorFlow and
+Keras are not needed. The model does not use OpenVINO's version of Unicode: the task's tokenizer
+maps every character, and the model stores the map.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from keras_bert.text.special_tokens import longest_of
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
 
-# Strings in OpenVINO's steps: the start and end of each string, and the bytes of all strings
+# Strings in OpenVINO's steps are stored as their start and end offsets and the bytes of all
+# strings.
 Strings = list[Any]
-# Ids in OpenVINO's steps: the start and end of each text, and the ids of all texts
+# Ids in OpenVINO's steps are stored as each text's start and end offsets and the ids of all texts.
 Ids = list[Any]
 
 
@@ -54,7 +55,7 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     - A regression has `score`.
     - An embedder has `embedding`.
 
-    A request without texts, or with different numbers of `text` and `text_pair`, is an error.
+    A request without texts, or with different numbers of `text` and `text_pair`, fails.
 
     Raises:
         ExportError: If OpenVINO's steps do not support the tokenizer.
@@ -73,7 +74,7 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
 
 
 def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
-    """Returns an `openvino.Model` that is equivalent to a preprocessor.
+    """Builds an `openvino.Model` that is equivalent to a preprocessor.
 
     The inputs are `text` and, with `pair`, `text_pair`, string `(batch,)`. The outputs are
     `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
@@ -125,7 +126,7 @@ def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
 
 
 def _check(texts: Sequence[Any]) -> list[Strings]:
-    """Unpacks the input strings, and raises an error unless their numbers are equal and above 0.
+    """Unpacks the input strings, and fails unless their numbers are equal and above 0.
 
     Without this check, OpenVINO 2026.4 returns the previous response for a request without strings,
     and exits if `text` has more strings than `text_pair`.
@@ -136,8 +137,8 @@ def _check(texts: Sequence[Any]) -> list[Strings]:
     for other in numbers[1:]:
         is_right = ops.logical_and(is_right, ops.equal(numbers[0], other))
         number = ops.minimum(number, other)
-    # OpenVINO has no assertions. Three numbers plus two numbers are an error, and [0, 1] + [0, -1]
-    # is 0.
+    # OpenVINO has no assertions. Adding three numbers to two numbers fails, and [0, 1] + [0, -1] is
+    # 0.
     size = ops.select(is_right, _integer(2), _integer(3))
     numbers_to_add = ops.range(_integer(0), size, _integer(1), openvino.Type.i32)
     zero = ops.reduce_sum(ops.add(numbers_to_add, _integers([0, -1])), _integer(0))
@@ -156,7 +157,7 @@ def _check(texts: Sequence[Any]) -> list[Strings]:
 
 
 def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
-    """Packs ids of one or two texts into features `(batch, length)`, as the preprocessor does."""
+    """Packs one or two texts' ids into features `(batch, length)`, as the preprocessor does."""
     tokenizer = preprocessor.tokenizer
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     start = steps.AddToken(_token_id=tokenizer.cls_token_id, token_type_id=0)
@@ -180,7 +181,7 @@ def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     )
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
-    # Padding is in segment 0, whatever the padding id is.
+    # Padding is in segment 0 for any padding id.
     segments = steps.PaddingStep(_token_id=0).get_ov_subgraph([*ragged[3:5], ragged[5]])
     return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
 
@@ -227,7 +228,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
             strings = _replace(strings, pattern, mark.replace(r"\1", "$1"))
         strings = _replace(strings, *sigma) if sigma else strings
         strings = _map(strings, characters)
-        # No word in a text can equal the unknown token, because its brackets are split off.
+        # No word in a text can equal the unknown token, because brackets are split off.
         strings = _replace(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
         words = steps.RegexSplitStep(" +").get_ov_subgraph(_as_rows(strings))
         return list(
@@ -240,7 +241,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
 
 
 def _word_characters(rules: Normalization) -> dict[str, str]:
-    """Returns the replacements of characters that change, with spaces where words are split."""
+    """Returns characters with their replacements, including spaces to split words."""
     letters = _letters()
     replacements = [
         text.decode("utf-8") for text in normalize(tf.constant(letters), rules)[0].numpy()
@@ -273,7 +274,7 @@ def _letters() -> tuple[str, ...]:
 
 
 def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
-    """Returns a pattern for capital sigmas that become final sigmas, and the replacement.
+    """Returns a pattern for capital sigmas at the end of words, and the replacement.
 
     A capital sigma becomes a final sigma if a letter precedes it and no letter follows.
     """
@@ -293,7 +294,7 @@ def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
     )
 
 
-# Categories without case: letters without case, digits, separators, controls and unassigned
+# Categories without case (other letters, digits, separators, controls, unassigned)
 _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 
@@ -303,7 +304,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _check_options(tokenizer)
     if tokenizer.byte_fallback:
-        raise _no_steps(tokenizer, "merges characters across words (byte_fallback=True)")
+        raise _no_steps(tokenizer, "it merges characters across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
     added_tokens = {
         tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens
@@ -311,7 +312,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added_tokens}
     if tokenizer.ignore_merges and tokenizer.unmerged_token_ids:
         # OpenVINO would also find them inside words.
-        raise _no_steps(tokenizer, "has words that no merge produces (ignore_merges=True)")
+        raise _no_steps(tokenizer, "it has words that no merge produces (ignore_merges=True)")
     vocabulary = [
         b"" if index in never else token_bytes(token) or b""
         for index, token in enumerate(tokenizer.vocabulary)
@@ -319,7 +320,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     pieces = set(vocabulary)
     for index, token in added_tokens.items():
         if token in pieces:
-            raise _no_steps(tokenizer, f"has a word equal to the added token {token.decode()!r}")
+            raise _no_steps(tokenizer, f"it has a word equal to the added token {token.decode()!r}")
         # No merge produces this token, so OpenVINO finds it before it merges bytes.
         vocabulary[index] = token
     merges = [tuple(map(token_bytes, merge.split(" "))) for merge in tokenizer.merges]
@@ -411,7 +412,7 @@ def _expand(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
 
 
 def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
-    """Returns the result of a string function for each character."""
+    """Applies a string function to each character."""
     results = function(tf.constant(letters)).numpy()
     return {letter: new.decode("utf-8") for letter, new in zip(letters, results, strict=True)}
 
@@ -428,15 +429,15 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 def _check_options(tokenizer: Any) -> None:
     """Checks that the tokenizer neither finds special tokens in texts nor composes characters."""
     if tokenizer.special_tokens_in_text:
-        raise _no_steps(tokenizer, "finds special tokens in texts (special_tokens_in_text=True)")
+        raise _no_steps(tokenizer, "it finds special tokens in texts (special_tokens_in_text=True)")
     if tokenizer.compose:
         # OpenVINO only composes neighboring characters, and does not sort combining marks.
-        raise _no_steps(tokenizer, "composes characters (NFC)")
+        raise _no_steps(tokenizer, "it composes characters (NFC)")
 
 
 def _no_steps(tokenizer: Any, problem: str) -> ExportError:
     return ExportError(
-        f"text=True is not supported for this {type(tokenizer).__name__}, which {problem}. Pass "
+        f"text=True is not supported for this {type(tokenizer).__name__}, because {problem}. Pass "
         "format='tf_saved_model' for a model that accepts text."
     )
 
@@ -450,14 +451,14 @@ def _integers(values: Sequence[int] | np.ndarray) -> Any:
 
 
 def _as_rows(strings: Strings) -> list[Any]:
-    """Converts strings to texts of one string each."""
+    """Converts each string to a text with one string."""
     return list(steps.TokenizerPipeline.add_ragged_dimension(strings))
 
 
 def _valid(strings: Strings) -> Strings:
-    """Drops bytes that are not valid UTF-8."""
+    """Drops invalid UTF-8 bytes."""
     # OpenVINO's `UTF8Validate` accepts surrogates and overlong forms. A character map replaces
-    # invalid bytes with U+FFFD, so a U+FFFD in the text is first replaced by another character.
+    # invalid bytes with U+FFFD, so a U+FFFD in the text is first replaced by a different character.
     aside = "\U0010fffe"
     strings = _map(strings, _characters_map({"\ufffd": aside}))
     strings = _replace(strings, r"\x{fffd}", "")
@@ -467,7 +468,7 @@ def _valid(strings: Strings) -> Strings:
 def _replace(
     strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
 ) -> Strings:
-    """Replaces each match of a regular expression."""
+    """Replaces all matches of a regular expression."""
     step = steps.RegexNormalizationStep(pattern, replacement, everywhere)
     return list(step.get_ov_subgraph(list(strings)))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export options, format declarations, and the interface of a task that can be exported."""
+"""Export options, format declarations, and the interface of exportable tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ExportFormat:
     Args:
         write: Writes a task on the TensorFlow backend to a path.
         is_export: Returns whether a non-empty file contains an export's description.
-        suffixes: File suffixes, beginning with the given path's. `""` for a directory.
+        suffixes: File suffixes, starting with the given path's suffix. `""` for a directory.
         dtypes: Supported precisions.
         packages: Required packages in addition to TensorFlow.
         int8_packages: Additional packages for int8.
@@ -42,7 +42,7 @@ class ExportFormat:
 
 
 class Servable(Protocol):
-    """The interface of a task that can be exported."""
+    """The interface of exportable tasks."""
 
     config: Any
     input: Any
@@ -74,7 +74,7 @@ class ExportOptions:
         dtype: Precision of the encoder's weights and matmuls: `float32`, `bfloat16` or `int8`.
         pair: Whether the signatures accept text pairs.
         max_batch_size: Largest batch that a server may form.
-        warm_up: Whether to add warm-up requests, which a server runs before all other requests.
+        warm_up: Whether to add warm-up requests. A server runs them before all other requests.
         sequence_length: Fixed sequence length in tokens, for LiteRT models.
         text: Whether an OpenVINO model accepts text.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.

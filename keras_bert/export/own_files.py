@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognizes the files that an export wrote, because only these files may be replaced."""
+"""Recognizes the files of an export, because only these files may be replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_bert.atomic import check_replaceable
 from keras_bert.export.description import DESCRIPTION_FILE, TOKENIZER_FILE
 from keras_bert.export.formats import FORMATS
 
-# The files and directories in an exported SavedModel, and the SavedModel itself (".")
+# Files and directories in an exported SavedModel, and the SavedModel itself (".")
 _NAMES = re.compile(
     r"\.|(saved_model|fingerprint)\.pb|batching_params\.pbtxt|assets|assets\.extra|"
     rf"{re.escape(DESCRIPTION_FILE)}|{re.escape(TOKENIZER_FILE)}|"

@@ -35,20 +35,20 @@ class ServableAnswerer(Servable, Protocol):
 
 
 def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[str, Any]:
-    """Returns the signature functions of a question answerer's SavedModel.
+    """Returns the signature functions for a question answerer's SavedModel.
 
     - `serving_default` accepts `question` and `context`, strings `(batch,)`. Long contexts are
       split into windows. Invalid UTF-8 is dropped before characters are counted. It returns:
         - `answer`: Span of the context, string `(batch,)`. If the task has a `null_threshold`, the
           answer may be empty, and both offsets are then 0.
-        - `start`, `end`: Offsets of the answer in characters (Unicode code points), int32
+        - `start`, `end`: The answer's offsets in characters (Unicode code points), int32
           `(batch,)`.
-        - `score`: Probability of the answer, float32 `(batch,)`.
+        - `score`: The answer's probability, float32 `(batch,)`.
     - `serve_ids` accepts `token_ids` and `segment_ids`, int32 `(batch, length)`. Padding is
-      recognized by its id. It returns `start_logits` and `end_logits`, float32 `(batch,
-      positions)`, and `error`, string `(batch,)`. The logits cover all positions of the model and
-      are -1e6 at padding, because a server can only split large requests if the outputs have a
-      fixed width.
+        recognized by its id. It returns `start_logits` and `end_logits`, float32 `(batch,
+        positions)`, and `error`, string `(batch,)`. The logits cover all positions of the model and
+        are -1e6 at padding. A server can only split large requests if the outputs have a fixed
+        width.
     - `count_tokens` accepts `question` and `context`. It returns the question's token counts. See
       `keras_bert.export.served_inputs.token_counts`.
     """
@@ -110,8 +110,7 @@ def best_spans(
         mask: True at non-padding tokens, boolean `(windows, length)`.
 
     Returns:
-        Each answer's first character, the character after its last, and its probability, each
-        `(questions,)`.
+        Each answer's start, end (exclusive) and probability, each `(questions,)`.
     """
     question = tf.cast(windows.question_index, tf.int32)
     # Dense tensors with the shape of the logits, False and 0 at padding
@@ -153,7 +152,7 @@ def best_spans(
         best = tf.where(is_null, null, best)
     score = tf.math.divide_no_nan(tf.exp(best - largest), total)
 
-    # The first window that contains the best pair, and the pair's index in it
+    # Find the first window with the best pair, and the pair's index in the window.
     number = tf.range(tf.size(question))
     window = tf.math.unsorted_segment_min(
         tf.where(window_best == question_best, number, number.dtype.max), question, num_questions

@@ -21,9 +21,9 @@ from keras_bert.ops.tensorflow_int8 import constant_kernels
 
 OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
 
-# Operations in TensorFlow 2.12.0 and TensorFlow Text 2.12.1 that a text model may contain. The
-# groups are: arithmetic, reductions and matmuls; arrays, ragged and sparse tensors; strings;
-# control flow, variables and tables; saving and restoring; TensorFlow Text
+# Operations in TensorFlow 2.12.0 and TensorFlow Text 2.12.1 for text models, grouped into
+# arithmetic, reductions, arrays, ragged and sparse tensors, strings, control flow and variables,
+# checkpoints, and TensorFlow Text
 _SERVING_OPS = """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
     BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan
@@ -118,9 +118,9 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
 def save_signatures(
     signatures: dict[str, Any], folder: Path, resources: Sequence[Any] = ()
 ) -> None:
-    """Writes concrete functions by name, with the variables and tables that they use."""
-    # Tracking the model itself would also store the states of its random generators, and each
-    # weight twice.
+    """Writes concrete functions by name, with their variables and tables."""
+    # Tracking the model itself would also store its random generators' states, and each weight
+    # twice.
     variables = {id(v): v for function in signatures.values() for v in function.variables}
     root = tf.Module()
     root.weights = list(variables.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validates the inputs of serving signatures, and finds errors in single examples."""
+"""Validates the inputs of serving signatures and finds errors in single examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def truncate_to_max_bytes(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
     if limit is None:
         return text
     prefix = tf.strings.substr(text, 0, limit)
-    # A character that was split is invalid UTF-8 and is dropped.
+    # A split character is invalid UTF-8 and is dropped.
     whole = tf.strings.unicode_transcode(prefix, "UTF-8", "UTF-8", errors="ignore")
     return tf.where(tf.strings.length(text) > limit, whole, text)
 
@@ -26,7 +26,7 @@ def validate_texts(
     texts: Sequence[tf.Tensor], names: str, options: ExportOptions
 ) -> list[tf.Tensor]:
     """Checks that strings `(batch,)` have the same batch size, and truncates them."""
-    # Servers may pass scalars, which would crash the process without this check.
+    # Servers may pass scalars. Without this check, they would crash the process.
     texts = [truncate_to_max_bytes(tf.ensure_shape(text, [None]), options) for text in texts]
     if len(texts) == 1:
         return texts
@@ -52,9 +52,9 @@ def token_counts(
         options: Export options. Only `max_text_bytes` is used.
 
     Returns:
-        A dict with values `(batch,)`: `num_tokens`, int32, the number of tokens in all texts
-        without special tokens, up to `max_text_bytes` per text; `max_tokens`, int32; and
-        `truncated`, bool.
+        A dict with values `(batch,)`. `num_tokens`, int32, is the number of tokens in all texts
+        without special tokens, up to `max_text_bytes` per text. The dict also has `max_tokens`,
+        int32, and `truncated`, bool.
     """
     limited_texts = validate_texts(texts, names, options)
     counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
@@ -101,7 +101,7 @@ def counts_without_padding(values: tf.Tensor) -> tf.Tensor:
 def features_of_ids(
     ids: dict[str, tf.Tensor], task: Servable, options: ExportOptions
 ) -> tuple[dict[str, Any], tf.Tensor]:
-    """Validates ids and returns the features, with a padding mask that is inferred from the ids.
+    """Validates ids and returns the features, with a padding mask inferred from the ids.
 
     Args:
         ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)` or, for multiple
@@ -159,7 +159,7 @@ def features_of_ids(
             (
                 may_have_padding(token_ids) & ends_in_token,
                 f"token_ids must start with the [CLS] id, {tokenizer.cls_token_id}: this row ends "
-                "in the first id of this or an earlier row, which a server appends as padding",
+                "in the first id of this or an earlier row, and a server appends it as padding",
             )
         )
     error = row_errors(*checks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an exported SavedModel with the inputs and predictions of its task."""
+"""Runs an exported SavedModel with its task's inputs and predictions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ServedModel:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names of an example's fields."""
+        """The names of the text fields."""
         return self.description.fields
 
     @property
@@ -97,7 +97,7 @@ class ServedModel:
         """Predicts outputs for examples, as the task's `predict_rows` does.
 
         Args:
-            rows: Examples, each a dict with the `fields`. Other entries are ignored.
+            rows: Examples, dicts with the `fields`. Other entries are ignored.
 
         Returns:
             For each example, a dict of outputs sorted by name, or a list of dicts.
@@ -119,15 +119,15 @@ class ServedModel:
         if remaining:
             row = rows[remaining[0]]
             raise ValueError(
-                f"Each of {', '.join(self.fields)} must be a string or a list of strings, as in "
-                f"the model's task. Received: {row!r} (row {remaining[0]})"
+                f"{', '.join(self.fields)} must be strings or lists of strings, as in the model's "
+                f"task. Received: {row!r} (row {remaining[0]})"
             )
         return answers
 
     def predict(
         self, inputs: Mapping[str, Sequence[Any]], signature: str = "serving_default"
     ) -> dict[str, list[Any]]:
-        """Computes the outputs of a signature.
+        """Computes a signature's outputs.
 
         Args:
             inputs: Values of each input by name, one per example. Lists must have the same length

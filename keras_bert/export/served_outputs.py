@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the outputs of served tasks in chunks, and marks invalid examples."""
+"""Computes served tasks' outputs in chunks, and marks invalid examples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from keras_bert.ops.tensorflow_graphs import trace_once
 from keras_bert.ops.unpadding import forbid_unpadding
 from keras_bert.ops.varlen import round_up
 
-# The output with each example's error message, empty if the example is valid
+# The output with each example's error message. It is empty for valid examples.
 ERROR = "error"
-# Replaces the numbers of an invalid example. It is finite, because JSON has no NaN.
+# Replaces numbers in invalid examples. It is finite, because JSON has no NaN.
 NO_VALUE = -1e6
 
 # Maximum number of chunks in memory at a time
@@ -22,10 +22,10 @@ _PARALLEL_CHUNKS = 32
 
 
 class ServedOutputs:
-    """Computes a task's outputs with one graph that all signatures share.
+    """Computes a task's outputs with one graph for all signatures.
 
-    A separate graph for each signature would make the SavedModel several times larger, and slower
-    to write and load.
+    With a separate graph for each signature, the SavedModel would be much larger and slower to
+    write and load.
     """
 
     def __init__(self, task: Servable, options: ExportOptions) -> None:
@@ -69,7 +69,7 @@ class ServedOutputs:
         num_sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
         def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            """Returns the length of a chunk, and the first example after it."""
+            """Returns a chunk's length and the first example after it."""
             # Without examples, the outputs get their shape from an empty chunk.
             longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
             longest = self._rounded_up(longest)

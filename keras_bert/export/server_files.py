@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the files that TensorFlow Serving reads with a SavedModel: batching and warm-up."""
+"""Writes TensorFlow Serving's batching parameters and warm-up requests."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
 def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
     """Returns whether all output dimensions except the batch are static.
 
-    A server can only split large requests if they are, because TensorFlow Serving crashes if the
-    chunks of a response have different widths.
+    Otherwise, a server must not split large requests, because TensorFlow Serving crashes if a
+    response's chunks have different widths.
     """
     outputs = [out for function in signatures.values() for out in function.outputs]
     return all(out.shape[1:].is_fully_defined() for out in outputs)
@@ -51,7 +51,7 @@ def write_batching_parameters(
     With `--enable_per_model_batching_parameters`, the server only looks for this file name.
 
     Args:
-        folder: The SavedModel's directory.
+        folder: Directory of the SavedModel.
         max_batch_size: Maximum number of examples in a batch.
         splits: Whether the server splits requests with more than `max_batch_size` examples, up to
             `LARGEST_REQUEST`. Otherwise it rejects them.
@@ -85,9 +85,8 @@ def write_warm_up_requests(
 ) -> None:
     """Writes requests that the server runs before it reports the model as available.
 
-    For every signature, they are one example of each length up to the maximum sequence length, and
-    short examples in the largest batch. For the text signature, they are short examples in every
-    batch size.
+    Each signature gets one example of each length up to the maximum sequence length, and short
+    examples in the largest batch. The text signature gets short examples in every batch size.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -119,9 +118,9 @@ def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[
 def _values(
     spec: tf.TensorSpec, rows: int, length: int, task: Servable, options: ExportOptions
 ) -> list[Any]:
-    """Returns an input of a request with about `length` tokens per example."""
+    """Returns a request input with about `length` tokens per example."""
     tokenizer = task.preprocessor.tokenizer
-    # The first and last elements differ, because they are equal in examples that a server padded.
+    # The first and last elements differ, because they are equal in examples padded by a server.
     words = ["a", *["text"] * (length - 1)]
     text = " ".join(words)
     if spec.name == "token_ids":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving signatures of classifiers and embedders, and the rules for all signatures.
+"""Serving signatures for classifiers and embedders, and the rules for all signatures.
 
 `serving_default` accepts text, strings `(batch,)`. `serve_ids` accepts `token_ids`, int32 `(batch,
 length)`, and recognizes padding by its id. `count_tokens` accepts text and returns whether it would
@@ -7,11 +7,11 @@ be truncated (see `token_counts`). Every function validates its inputs and retur
 tensors. The task must have a preprocessor and be on the TensorFlow backend.
 
 A server combines requests from multiple clients into one batch, and an error in the graph fails all
-of them. Therefore invalid ids or counts in an example only mark this example: its `error` is the
+of them. Therefore, invalid ids or counts in an example only mark this example. Its `error` is the
 reason, its strings are empty, its integers are -1 and its floats are -1e6. Only an invalid request
 raises an error, for example if its inputs have different batch sizes.
 
-A server that pads appends the first element of a request's tensor. Strings `(batch,)` need no
+A server that pads appends the first element of the request's tensor. Strings `(batch,)` need no
 padding, and in ids, `[CLS]` after the first column counts as padding. In words and choices, padding
 looks like data, so exports for such servers (`padded_batches`) always require the number of
 elements in each example.
@@ -34,7 +34,7 @@ IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 TOKENS_SIGNATURE = "count_tokens"
 
-# How to read the labels of a multi-label classifier
+# How to read a multi-label classifier's labels
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
 
 
@@ -45,7 +45,7 @@ def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
 
 
 def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the signature functions of a SavedModel for classification or regression.
+    """Returns the signature functions for a classifier's or regression's SavedModel.
 
     - `serving_default` accepts `text` and, with `pair`, `text_pair`. A regression only returns
       `score`. A classifier returns:
@@ -128,7 +128,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 def labels_that_apply(
     probabilities: tf.Tensor, class_names: Sequence[str], thresholds: Sequence[float]
 ) -> dict[str, tf.Tensor]:
-    """Returns the outputs of a multi-label classifier. See `classifier_signatures`."""
+    """Returns a multi-label classifier's outputs. See `classifier_signatures`."""
     applies = probabilities >= tf.constant(thresholds, tf.float32)
     scores_of_labels = tf.where(applies, probabilities, -1.0)
     order = tf.argsort(scores_of_labels, direction="DESCENDING", stable=True)
@@ -143,7 +143,7 @@ def labels_that_apply(
 
 
 def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the signature functions of an embedder's SavedModel.
+    """Returns the signature functions for an embedder's SavedModel.
 
     - `serving_default` accepts `text`. It returns `embedding`, float32 `(batch, hidden)`.
     - `serve_ids` accepts `token_ids`. It returns `embedding` and `error`, string `(batch,)`.

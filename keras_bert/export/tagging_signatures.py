@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving signatures of taggers. The graph splits texts into words and windows."""
+"""Serving signatures for taggers. The graph splits texts into words and windows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TAGGING_REQUESTS = (
 
 
 def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
-    """Returns the signature functions of a tagger's SavedModel.
+    """Returns the signature functions for a tagger's SavedModel.
 
     - `serving_default` accepts `text`, string `(batch,)`. It splits texts into words as
       `TokenClassifier.tag` does, and long texts into windows. Invalid UTF-8 is dropped before
@@ -45,11 +45,12 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         - `scores`: Probability of each label, float32 `(batch, words)`.
         - `starts`, `ends`: Offsets of each word in characters (Unicode code points), int32 `(batch,
           words)`.
-    - `serve_tags` accepts `text`. It returns `tags`, string `(batch,)`: for each text, a JSON array
-      with the `label`, `score`, `start` and `end` of its words, without padding.
-    - `serve_counted_words` is for texts that are already split. It accepts `words`, string `(batch,
-      words)`, and `num_words`, int32 `(batch,)`. All words after the first `num_words` are padding.
-      It returns `labels` and `scores` with the shape of `words`, and `error`, string `(batch,)`.
+    - `serve_tags` accepts `text`. It returns `tags`, string `(batch,)`. Each string is a JSON array
+      with the `label`, `score`, `start` and `end` of the text's words, without padding.
+    - `serve_counted_words` is for texts already split into words. It accepts `words`, string
+      `(batch, words)`, and `num_words`, int32 `(batch,)`. All words after the first `num_words` are
+      padding. It returns `labels` and `scores` with the shape of `words`, and `error`, string
+      `(batch,)`.
     - `serve_words` only accepts `words`. An example's last word is its last non-empty string. It
       returns the same outputs except `error`. Exports for servers that pad do not have it.
     - `serve_ids` accepts `token_ids`, int32 `(batch, length)`. Padding is recognized by its id. It

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The families of released models. Each family has one module.
+"""Describes the supported model families, one module per family.
 
-A family's module contains everything the library knows about the family: config fields, tensor
-names, sizes and tokenizer. To add a family, add a module and an entry in `FAMILIES`.
+A module contains all information about its family, including config fields, tensor names, sizes and
+tokenizer. To add a family, add a module and an entry in `FAMILIES`.
 """
 
 from keras_bert.families.albert import ALBERT
@@ -49,11 +49,11 @@ SIZES = {
     for family in FAMILIES.values()
     for name, values in family.sizes.items()
 }
-"""`BertConfig` values of each released model."""
+"""The released models' `BertConfig` values."""
 KERAS_HUB_NAMES = {
     theirs: ours
     for family in FAMILIES.values()
     if family.keras_hub
     for theirs, ours in family.keras_hub.presets.items()
 }
-"""Name in `SIZES` of each KerasHub preset."""
+"""The name in `SIZES` for each KerasHub preset."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT: layers that share weights, and narrow embeddings that are projected."""
+"""ALBERT, with weights shared across layers and projected narrow embeddings."""
 
 from __future__ import annotations
 

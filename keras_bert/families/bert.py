@@ -16,7 +16,7 @@ from keras_bert.families.records import (
 )
 
 CASED, MULTILINGUAL_CASED = 28996, 119547
-"""Sizes of the cased vocabularies, which DistilBERT also uses."""
+"""Sizes of the cased vocabularies of BERT and DistilBERT."""
 _CHINESE = 21128
 
 

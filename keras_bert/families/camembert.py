@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CamemBERT: XLM-RoBERTa for French, with a French vocabulary."""
+"""CamemBERT, the French XLM-RoBERTa with its own vocabulary."""
 
 from __future__ import annotations
 

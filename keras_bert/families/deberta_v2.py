@@ -2,7 +2,7 @@
 """DeBERTa versions 2 and 3, with disentangled relative positions.
 
 The original code can omit each type of position, and by default `transformers` omits all of them.
-The released models use all types. Other models raise an error that contains the field.
+The released models use all types. Other models raise an error with the unsupported field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PRESENT: dict[str, Any] = {
     "norm_rel_ebd": "layer_norm",
 }
 _PRODUCTS = ["c2p", "p2c"]
-# Fields with their required values, which are also the values of absent fields
+# Fields and their required values. An absent field has the same value.
 _NEEDED: dict[str, tuple[Any, ...]] = {
     "type_vocab_size": (0,),
     "conv_kernel_size": (0,),

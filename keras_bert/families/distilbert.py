@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistilBERT: BERT with half the layers, without segments or a pooler."""
+"""DistilBERT, a BERT with half the layers, without segments or a pooler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_bert.families.records import ConfigFields, Family, KerasHubModels, We
 
 
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields in a file. BERT's names for three of them take precedence."""
+    """Returns the fields in a file. BERT's names for three fields take precedence."""
     older = {
         "hidden_size": "dim",
         "num_attention_heads": "n_heads",

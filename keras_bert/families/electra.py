@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELECTRA: discriminators and generators. Their pooler is part of the heads."""
+"""ELECTRA discriminators and generators. Their pooler is part of the heads."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ ELECTRA = Family(
         "electra_small_discriminator": shared.size(12, 256, embedding_dim=128),
         "electra_base_discriminator": shared.size(12, 768),
         "electra_large_discriminator": shared.size(24, 1024),
-        # The small generator is as wide as its discriminator, the others a third and a quarter.
+        # Compared with their discriminators, the generators have the same width, a third and a
+        # quarter.
         "electra_small_generator": shared.size(12, 256, embedding_dim=128),
         "electra_base_generator": shared.size(12, 256, embedding_dim=768),
         "electra_large_generator": shared.size(24, 256, embedding_dim=1024),
@@ -74,7 +75,7 @@ ELECTRA = Family(
         "ForMultipleChoice": "sequence_summary.summary",
     },
     can_be_causal=True,
-    # KerasHub's encoder has a pooler, but the original encoder has none.
+    # Unlike the original encoder, KerasHub's encoder has a pooler.
     keras_hub=KerasHubModels(
         {
             **names.HUB_TABLES,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EuroBERT: an encoder of Llama layers, with grouped queries and RMSNorm."""
+"""EuroBERT, an encoder with Llama's layers, grouped queries and RMSNorm."""
 
 from __future__ import annotations
 

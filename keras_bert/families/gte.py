@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GTE: NomicBERT's architecture with biases, XLM-RoBERTa's vocabulary and scaled RoPE."""
+"""GTE, with NomicBERT's architecture, biases, XLM-RoBERTa's vocabulary and scaled RoPE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_bert.families.xlm_roberta import XLM_ROBERTA
 
 
 def _gate_first(size: int, head_dim: int) -> list[int]:
-    """Returns the columns of a gated layer if the gate comes first in files."""
+    """Returns a gated layer's columns if the gate comes first in files."""
     half = size // 2
     return [*range(half, size), *range(half)]
 
@@ -38,7 +38,7 @@ GTE = dataclasses.replace(
         shared.REQUIRED,
         {**shared.OPTIONAL, **rotary.FIELDS},
         defaults={"attention_dropout": 0.0, "pad_token_id": 1},
-        # The fields other than RoPE's belong to the original code.
+        # These fields, except for RoPE's, belong to the original code.
         needed={
             **rotary.NEEDED,
             "layer_norm_type": ("layer_norm",),

@@ -39,7 +39,7 @@ def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[
 
 
 def _window(fields: Mapping[str, Any]) -> int:
-    """Returns the largest distance between tokens, which the reference calls `sliding_window`."""
+    """Returns the maximum distance between tokens, called `sliding_window` in the reference."""
     name, divisor = "sliding_window", 1
     if fields.get(name) is None:
         name, divisor = "local_attention", 2
@@ -58,11 +58,11 @@ def _global_every(fields: Mapping[str, Any]) -> Any:
     is_list = isinstance(types, list) and len(types) == layers
     if not is_list or not all(name in (_GLOBAL, _LOCAL) for name in types):
         raise ValueError(
-            f"layer_types must be a list of {_GLOBAL} and {_LOCAL}, one for each of "
-            f"num_hidden_layers. Received: {types!r}"
+            f"layer_types must be a list of {_GLOBAL} and {_LOCAL}, one per layer "
+            f"(num_hidden_layers). Received: {types!r}"
         )
     global_layers = [index for index, name in enumerate(types) if name == _GLOBAL]
-    # With a single global layer, any interval of at least the number of layers is correct.
+    # With a single global layer, any interval not below the number of layers is correct.
     every = global_layers[1] if global_layers[1:] else len(types)
     if global_layers != list(range(0, len(types), every)):
         raise ValueError(
@@ -73,7 +73,7 @@ def _global_every(fields: Mapping[str, Any]) -> Any:
 
 
 def _rope_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the RoPE base of both types of layers, and their frequency factor."""
+    """Returns both layer types' RoPE bases, and their frequency factor."""
     rope_parameters = fields.get("rope_parameters")
     rope_parameters = (
         {kind: {"rope_type": "default"} for kind in _BASES}

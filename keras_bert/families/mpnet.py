@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPNet: RoBERTa with bucketed relative positions and BERT's vocabulary."""
+"""MPNet, a RoBERTa with bucketed relative positions and BERT's vocabulary."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NomicBERT: BERT with RoPE and gated feed-forward networks, without biases in its layers."""
+"""NomicBERT, a BERT with RoPE and gated feed-forward networks, without biases in its layers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines a family's record. `checkpoints` uses its values to read and write files."""
+"""Defines the record of a model family. `checkpoints` uses its values to read and write files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class StoredTensor:
         names: Names of the tensors. Multiple tensors are concatenated along the last axis. For
             example, query, key and value form one kernel in this package.
         transposed: Whether the tensors are transposed, `(output, input)`.
-        copies: Other names that the tensor has in some files. If a file has more than one of these
-            names, the usual name is the weight, and the others may be different weights.
+        copies: The tensor's other names in some files. If a file has multiple names, the usual name
+            is the weight, and the other names may be different weights.
         widths: Sizes of the tensors along the weight's last axis. `None` for equal sizes.
-        columns: Function for a layer's weight whose columns have a different order in files. It
-            maps the number of columns and `head_dim` to the index in the file of each column.
+        columns: Function for weights with a different order of columns in files. It maps the number
+            of columns and `head_dim` to each column's index in the file.
         second_of_two: Whether only the second of two classes is stored. A classifier with one
             output and a sigmoid is equal to a softmax over two classes, if the first has the logit
             0.
-        instead: Name of a tensor that takes precedence in files that have it. The tensor with the
-            usual name may then be a different weight.
+        instead: Name that takes precedence if a file has it. The tensor with the usual name may
+            then be a different weight.
     """
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class StoredTensor:
     second_of_two: bool = False
 
     def found_in(self, names: Collection[str]) -> StoredTensor:
-        """Returns the tensor with the name that it has in a file, given the names in the file."""
+        """Picks the name under which the weight is stored, given the names in a file."""
         if len(self.names) > 1:
             return self
         present = [name for name in self.all_names if name in names] or list(self.names)
@@ -51,7 +51,7 @@ class StoredTensor:
         return (*([self.instead] if self.instead else []), *self.names, *self.copies)
 
 
-# Name of a weight in this package -> how the format stores it
+# Maps this package's weight names to their tensors in the format.
 Layout = Mapping[str, StoredTensor]
 
 
@@ -61,9 +61,9 @@ class WeightNames:
 
     Args:
         encoder: Weights outside the layers.
-        block: Weights of a layer, without its scope.
-        block_scope: Prefix of a layer's tensor names. `{layer}` is replaced by the index of the
-            layer, and `{group}` by the index of its group of layers that share weights.
+        block: A layer's weights, without the layer's scope.
+        block_scope: Prefix of a layer's tensor names. `{layer}` is replaced by the layer's index,
+            and `{group}` by the index of its group of layers with shared weights.
         heads: Weights of each head.
     """
 
@@ -75,26 +75,26 @@ class WeightNames:
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFields:
-    """Specifies the fields in a family's configuration files.
+    """Specifies the fields in a family's config files.
 
     Args:
-        required: Name in the file of each `BertConfig` field that must be present.
-        optional: Name in the file of each `BertConfig` field that may be absent.
+        required: Name in the file for each required `BertConfig` field.
+        optional: Name in the file for each optional `BertConfig` field.
         defaults: Defaults of optional fields that differ from `BertConfig`'s defaults.
         needed: Allowed values of other fields that change the computation. An absent field, or
             null, is always allowed. Fields that apply to all families are added.
         token_ids: Role of each special token whose id is written, because the class defaults to the
             released vocabulary. These ids are not read, because the tokenizer files contain them.
-        fixed: Values of fields that are constant in the family's code.
+        fixed: Values of fields set to constants in the family's code.
         activation: Name in the file of the activation.
         always_projects: Whether embeddings are projected even if their dimension equals
             `hidden_dim`.
         to_flat: Function that converts the fields in a file to one value per `BertConfig` field,
             for files that contain objects, lists or other words. Its second argument is the
-            `BertConfig` name of each activation. It raises `ValueError` for unsupported fields.
+            `BertConfig` name for each activation. It raises `ValueError` for unsupported fields.
         from_flat: Inverse of `to_flat`.
         positions_follow_padding: Whether positions start at `pad_token_id + 1`. The number of
-            positions in the file then includes the rows before.
+            positions in the file then includes the unused positions before.
     """
 
     required: Mapping[str, str]
@@ -112,7 +112,7 @@ class ConfigFields:
 
 @dataclasses.dataclass(frozen=True)
 class TF1Release(WeightNames):
-    """Specifies Google's TensorFlow 1 release of a family.
+    """Specifies a family's TensorFlow 1 release by Google.
 
     Args:
         config: Fields of the configuration file.
@@ -130,7 +130,7 @@ class TF1Release(WeightNames):
 
 @dataclasses.dataclass(frozen=True)
 class KerasHubModels(WeightNames):
-    """Specifies KerasHub's models of a family. The names of weights are attribute paths.
+    """Specifies a family's KerasHub models. Weight names are attribute paths.
 
     Args:
         config: Arguments of the encoder.
@@ -145,7 +145,7 @@ class KerasHubModels(WeightNames):
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of released models.
+    """A model family.
 
     Args:
         name: `model_type` in `transformers`.
@@ -153,7 +153,7 @@ class Family:
         config: Fields of the configuration files on Hugging Face and in the TF1 release.
         hugging_face: Tensor names in Hugging Face's format. The encoder's names have no scope.
         classes: Heads of each `transformers` class, by the suffix of the class name.
-        sizes: `BertConfig` values of each released model that differ from `values`.
+        sizes: The released models' `BertConfig` values, without those in `values`.
         poolers: Name of the pooler's dense layer, for classes whose head contains the pooler, by
             suffix.
         can_be_causal: Whether the `transformers` classes support causal attention.
@@ -195,8 +195,8 @@ class Family:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The `BertConfig` values that all released models share."""
+        """The `BertConfig` values common to all released models."""
         values = {**self.config.defaults, **self.config.fixed}
-        # `None`, the default, stands for the same activation as in the encoder.
+        # The default, `None`, means the same activation as in the encoder.
         values.pop("masked_lm_activation", None)
         return values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoBERTa: BERT without segments, with byte-level BPE and positions that follow the padding id."""
+"""RoBERTa, a BERT without segments, with byte-level BPE and positions after the padding id."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ ROBERTA = Family(
     hugging_face=WeightNames(
         {
             **names.hf_embeddings("lm_head.decoder"),
-            # The first layer of the classification head is a pooler. Some classifier files also
-            # contain the encoder's pooler, which the classifiers ignore.
+            # The first layer of the classification head is a pooler. Classifiers ignore the
+            # encoder's pooler, even if their file contains it.
             **names.scoped(
                 "pooler.dense", names.hf_dense("pooler.dense", instead="classifier.dense")
             ),

@@ -24,13 +24,13 @@ def rope_base_and_scale(
 ) -> tuple[float, float]:
     """Returns the base and the frequency factor for a RoPE object in a file.
 
-    Two scalings change the base or the factor: `linear`, and the fixed `ntk` in the files that
-    Alibaba released. A `dynamic` scaling has no effect up to the number of positions in the file.
+    Two scalings change the base or the factor: `linear`, and the fixed `ntk` in Alibaba's files. A
+    `dynamic` scaling has no effect up to the number of positions in the file.
 
     Args:
         rope_parameters: The object.
         fields: All fields in the file.
-        base: Base for parameters that have none.
+        base: Default base.
 
     Reference:
         [Position interpolation](https://arxiv.org/abs/2306.15595), section 3, for `linear`;
@@ -40,9 +40,8 @@ def rope_base_and_scale(
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if not isinstance(rope_parameters, dict) or kind not in _KINDS:
         raise ValueError(
-            "rope_type must be "
-            f"{' or '.join(map(repr, _KINDS))} in the parameters of the rotary positions "
-            f"(rope_parameters, rope_scaling). Received: {rope_parameters!r}"
+            f"rope_type in rope_parameters or rope_scaling must be one of {', '.join(_KINDS)}. "
+            f"Received: {rope_parameters!r}"
         )
     partial = parameters.get("partial_rotary_factor", fields.get("partial_rotary_factor"))
     factor: Any = 1.0 if kind == "default" else parameters.get("factor")
@@ -52,9 +51,8 @@ def rope_base_and_scale(
         or partial not in (None, 1)
     ):
         raise ValueError(
-            "the parameters of the rotary positions must have a factor above 0 (at least 1 for "
-            "'ntk'), no mixed_b, and 1 as partial_rotary_factor. Received: "
-            f"{rope_parameters!r}"
+            "rope_parameters or rope_scaling must have a factor above 0 (at least 1 for 'ntk'), no "
+            f"mixed_b, and 1 as partial_rotary_factor. Received: {rope_parameters!r}"
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]
     if not POSITIVE.allows(base):

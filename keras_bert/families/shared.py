@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Config fields, classes and special tokens that multiple families share."""
+"""Config fields, classes and special tokens for multiple families."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ ACTIVATIONS = {
 }
 """`BertConfig` activations by their names in Hugging Face's files."""
 TF1_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
-"""Activations in BERT's and ALBERT's TF1 releases. "gelu" is the tanh approximation. The exact GELU
-is not supported."""
+"""Activations in BERT's and ALBERT's TF1 releases. "gelu" is the tanh approximation."""
 
 HUB_FIELDS = {
     name: name
@@ -121,11 +120,11 @@ ROBERTA_TOKENS = {
 """Special tokens of RoBERTa, XLM-RoBERTa and CamemBERT."""
 
 UNCLEANED = {"lowercase": False, "keep_accents": True, "albert_rules": False}
-"""Options of a SentencePiece tokenizer that does not clean text before its model does."""
+"""Options for a SentencePiece tokenizer without cleaning rules beyond its model."""
 
 
 def size(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
-    """Returns a released model's `BertConfig` values, with the usual proportions as defaults."""
+    """Returns `BertConfig` values for a released model, with the usual proportions as defaults."""
     return {
         "num_layers": num_layers,
         "hidden_dim": hidden_dim,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of weights in each checkpoint format that multiple families share."""
+"""Weight names for multiple families, by checkpoint format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def scoped(scope: str, layout: Layout) -> dict[str, StoredTensor]:
 
 
 def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, StoredTensor]:
-    """Returns the layout of a Hugging Face dense layer, with a kernel `(output, input)`."""
+    """Returns the mapping for a Hugging Face dense layer, with a kernel `(output, input)`."""
     return {
         ours: StoredTensor(
             (f"{name}.{theirs}",),
@@ -28,7 +28,7 @@ def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, S
 
 
 def keras_dense(name: str, separator: str = ".") -> dict[str, StoredTensor]:
-    """Returns the layout of a dense layer in KerasHub or, with separator `/`, in a TF1 release."""
+    """Returns the mapping for a KerasHub dense layer or, with separator `/`, for a TF1 release."""
     return {kind: StoredTensor((f"{name}{separator}{kind}",)) for kind in ("kernel", "bias")}
 
 
@@ -42,7 +42,7 @@ def block_layout(
     feed_forward_norm: str,
     transposed: bool = False,
 ) -> dict[str, StoredTensor]:
-    """Returns the layout of an encoder layer, given the names of its sublayers.
+    """Returns the mapping for an encoder layer, given the names of its sublayers.
 
     Args:
         kinds: Suffixes of kernels, biases, gammas and betas in the format.
@@ -89,11 +89,11 @@ hf_block = functools.partial(
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     transposed=True,
 )
-"""Returns the layout of a Hugging Face layer, with kernels `(output, input)`."""
+"""Returns the mapping for a Hugging Face layer, with kernels `(output, input)`."""
 
 
 def hf_embeddings(decoder: str, projection: str = "") -> dict[str, StoredTensor]:
-    """Returns the layout of the embeddings, their LayerNorm and their projection, if any.
+    """Returns the mapping for the embeddings, their LayerNorm and, if present, their projection.
 
     Some files contain the token embeddings twice, or only under the name of the tied decoder.
     """
@@ -111,7 +111,7 @@ def hf_embeddings(decoder: str, projection: str = "") -> dict[str, StoredTensor]
 def hf_masked_lm(
     dense: str, norm: str, bias: str, decoder_bias: str | None = None
 ) -> dict[str, StoredTensor]:
-    """Returns the layout of a masked LM head.
+    """Returns the mapping for a masked LM head.
 
     Usually, the decoder contains the vocabulary bias. Otherwise, it is a separate tensor.
     """
@@ -160,7 +160,7 @@ def tf1_encoder(scope: str, projection: str = "", pooler: bool = True) -> dict[s
 
 
 def _tf1_classifier(scope: str) -> dict[str, StoredTensor]:
-    """Returns the layout of a classifier, whose kernels are the only transposed ones in TF1."""
+    """Returns the mapping for a classifier. In TF1, only classifier kernels are transposed."""
     return {
         "kernel": StoredTensor((f"{scope}output_weights",), transposed=True),
         "bias": StoredTensor((f"{scope}output_bias",)),

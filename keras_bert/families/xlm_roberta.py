@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XLM-RoBERTa: RoBERTa's architecture and weight names, with SentencePiece."""
+"""XLM-RoBERTa, with RoBERTa's architecture and weight names, and SentencePiece."""
 
 from __future__ import annotations
 

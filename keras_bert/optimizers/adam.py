@@ -47,11 +47,11 @@ class AdamW(DecoupledDecayOptimizer):
             the count is too low.
         gradient_accumulation_steps: Number of micro-batches per optimizer step. `None` means 1. In
             a task's `fit`, losses are averaged over all examples or tokens in the step, as in one
-            large batch, and the micro-batches left at the end of an epoch also make a step. There
-            are three differences from one large batch. `InBatchNegatives` only takes negatives from
-            the same micro-batch. Losses added by layers, and all losses in `train_on_batch`, are
-            averaged per micro-batch first. If float16 loss scaling skips a micro-batch, the next
-            one takes its place.
+            large batch, and the remaining micro-batches at the end of each epoch also make a step.
+            There are three differences from one large batch. `InBatchNegatives` only takes
+            negatives from the same micro-batch. Losses added by layers, and all losses in
+            `train_on_batch`, are averaged per micro-batch first. If float16 loss scaling skips a
+            micro-batch, the next micro-batch takes its place.
         name: Name of the optimizer.
         shard_state: Whether to shard the moments and accumulated gradients over the data-parallel
             devices of a `keras.distribution` (ZeRO, stage 1) instead of replicating them. Only
@@ -140,7 +140,7 @@ class StableAdamW(DecoupledDecayOptimizer):
         η = rate / max(1, √ mean(g² / max(v̂, ε²)))
         w ← w - η · (m̂ / (√v̂ + ε) + weight_decay · w)
 
-    The mean is taken over the elements of a variable, so each variable has its own η. This is the
+    The mean is taken over each variable's elements, so each variable has its own η. This is the
     update clipping of Adafactor. The second moment averages over many steps, so it is too small
     when a gradient is suddenly much larger than before, and AdamW would take too large a step. If
     gradients never jump, StableAdamW is equal to AdamW.
@@ -158,8 +158,8 @@ class StableAdamW(DecoupledDecayOptimizer):
         num_warmup_steps: Number of warmup steps. Defaults to 0.
         beta_2: Decay rate of the second moment. Defaults to `0.98`.
         epsilon: Added to √v̂, and the lower bound of √v̂ in η. Defaults to `1e-6`.
-        global_clipnorm: Maximum global norm of all gradients. Defaults to `None`, which disables
-            clipping.
+        global_clipnorm: Maximum global norm of all gradients. `None` disables clipping. Defaults to
+            `None`.
         name: Name of the optimizer.
         **kwargs: Other keyword arguments of `AdamW`, with the same defaults.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines the base class of the optimizers, which contains everything except the update rule."""
+"""Defines the optimizers' base class, with everything except the update rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     In each step, gradients are averaged over the micro-batches and summed over the replicas, then
     scaled by `min(1, global_clipnorm / global norm)`. Then the update rule changes each weight.
     Moments and accumulated gradients are float32 or wider. bfloat16 and float16 weights are rounded
-    after each step, which loses small changes, so use a mixed precision policy for training.
+    after each step. Use a mixed precision policy for training, because rounding loses small
+    changes.
 
     See `AdamW` for the arguments and their defaults. Subclasses override the defaults, the update
     rule, `corrects_bias` and the schedule used with `num_train_steps`. Overridden methods that
@@ -140,7 +141,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
 
     def rule_for(self, path: str, is_decayed: bool) -> Rule:
-        """Returns the update rule of a variable.
+        """Returns a variable's update rule.
 
         Args:
             path: The path of the variable.
@@ -205,7 +206,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             return
         # Each replica adds to its own accumulators. The rest of Keras' code runs once for all
         # replicas and reads the sum over their accumulators. It cannot run per replica, because
-        # TensorFlow does not support communication inside a conditional branch of a replica.
+        # TensorFlow does not support communication inside a replica's conditional branch.
         accumulators = [
             self._accumulated_gradients[self._get_variable_index(variable)]
             for variable in trainable_variables

@@ -18,14 +18,14 @@ from keras_bert.optimizers.base import DecoupledDecayOptimizer
 class FitUpdates(keras.callbacks.Callback):
     """Completes the last optimizer step in each epoch and checks the learning rate schedule.
 
-    - With gradient accumulation, the micro-batches left at the end of an epoch also make a step,
-      with the mean of their gradients. Keras would carry these gradients into the next epoch and
-      discard them after the last epoch, so a short epoch might not change any weight.
+    - With gradient accumulation, the remaining micro-batches at the end of each epoch also make a
+      step, with the mean of their gradients. Keras would carry these gradients into the next epoch
+      and discard them after the last epoch, so a short epoch might not change any weight.
     - If the number of batches is unknown, Keras' TensorFlow trainer starts one more step in each
       epoch. It finds no data, but the optimizer counts it. This callback corrects the count.
     - It warns if the learning rate schedule ends before the training does.
 
-    Put this callback before callbacks that evaluate or save the model at the end of an epoch.
+    Put this callback before callbacks that evaluate or save the model at the end of each epoch.
 
     Raises:
         ValueError: If the schedule has ended before training starts, so no weight would change.
@@ -100,14 +100,13 @@ class FitUpdates(keras.callbacks.Callback):
             # A warmup may also start at 0.
             return step > 0 and rate(step) == 0
 
-        # A learning rate that is 0 from the start is intentional, so do not warn.
+        # A learning rate of 0 from the start is intentional, so do not warn.
         if not is_over(num_updates - 1) or rate(0) == rate(1) == 0:
             return
         advice = (
             f"The optimizer has made {num_made} updates, and the learning rate of its schedule, "
-            f"{_describe(schedule)}, falls to 0. Compile the task with a schedule "
-            "that has as many steps as the training has updates; `num_steps` of the task counts "
-            "them."
+            f"{_describe(schedule)}, falls to 0. Compile the task with a schedule for all updates "
+            "of the training. The task's `num_steps` counts them."
         )
         if is_over(0) and self._is_first_epoch:
             raise ValueError(f"This training would change no weight. {advice}")
@@ -117,13 +116,13 @@ class FitUpdates(keras.callbacks.Callback):
             f"The last {num_updates - first_over} of {num_updates} updates of this training change "
             f"no weight. {advice}"
             if self.params.get("steps")
-            else f"The training changes no weight any more. {advice}",
+            else f"The training no longer changes any weight. {advice}",
             stacklevel=2,
         )
 
 
 def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
-    """Makes an optimizer step with the mean of the accumulated gradients, if there are any."""
+    """Makes an optimizer step with the mean of accumulated gradients that have not been applied."""
     micro_batches_per_update = optimizer.gradient_accumulation_steps
     remaining = _count(optimizer) % micro_batches_per_update if micro_batches_per_update else 0
     if not remaining:
@@ -134,7 +133,7 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
     def apply() -> None:
         # The missing micro-batches count as gradients of 0. The optimizer divides the sum by
         # `micro_batches_per_update`, so the accumulators are scaled up to give the mean of the
-        # others.
+        # existing gradients.
         for accumulator in optimizer._accumulated_gradients:
             if accumulator is not None:
                 accumulator.assign(accumulator * (micro_batches_per_update / remaining))
@@ -170,7 +169,7 @@ def _inner(optimizer: Any) -> Any:
 
 
 def _count(optimizer: Any) -> int:
-    """Returns the number of micro-batches, which Keras' `_iterations` counts."""
+    """Returns the number of micro-batches, as counted by Keras' `_iterations`."""
     return int(ops.convert_to_numpy(optimizer._iterations))
 
 

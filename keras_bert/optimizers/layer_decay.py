@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer-wise learning rate decay: layers closer to the input have a lower learning rate."""
+"""Layer-wise learning rate decay, with a lower learning rate in layers closer to the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 
 def layer_depth(path: str, num_layers: int) -> int:
-    """Returns the depth of a variable for layer-wise learning rate decay.
+    """Returns a variable's depth for layer-wise learning rate decay.
 
     | layer in the path | depth |
     |---|---|
@@ -25,7 +25,7 @@ def layer_depth(path: str, num_layers: int) -> int:
     pooler gets this depth.
 
     Args:
-        path: The `path` of a variable, such as `"layer_3/attention/query_key_value/kernel"`.
+        path: A variable's `path`, for example `"layer_3/attention/query_key_value/kernel"`.
         num_layers: Number of encoder layers.
 
     Returns:
@@ -48,8 +48,8 @@ def layer_depth(path: str, num_layers: int) -> int:
     if index is not None:
         if index >= num_layers:
             raise ValueError(
-                f"The layers of a model with num_layers={num_layers} must be layer_0 to "
-                f"layer_{num_layers - 1}. Received: path={path!r}"
+                f"With num_layers={num_layers}, layers must be layer_0 to layer_{num_layers - 1}. "
+                f"Received: path={path!r}"
             )
         return index + 1
     if any("embedding" in layer for layer in layers):
@@ -58,7 +58,7 @@ def layer_depth(path: str, num_layers: int) -> int:
 
 
 def count_layers(paths: Iterable[str]) -> int:
-    """Counts the encoder layers in the paths of a model's variables."""
+    """Counts the encoder layers in a model's variable paths."""
     indices = [_layer_index(path.split("/")[:-1]) for path in paths]
     return max((index + 1 for index in indices if index is not None), default=0)
 

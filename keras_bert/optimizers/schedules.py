@@ -10,8 +10,9 @@ The learning rate is the peak learning rate times the fraction in this table:
 | `ElectraWarmupDecay` | (s / W) (1 - s / T) | 1 - s / T |
 | `TrapezoidalWarmupDecay` | (s + 1) / W | 1 until s = T - D, then 1 - √x or 1 - x |
 
-Here T is the number of training steps, W of warmup steps and D of decay steps. s is the number of
-steps made so far, and x = (s - T + D) / D. After step T, the learning rate is 0.
+Here T is the number of training steps, W the number of warmup steps and D the number of decay
+steps. s is the number of completed steps, and x = (s - T + D) / D. After step T, the learning rate
+is 0.
 
 A step is one update of the weights. With `gradient_accumulation_steps`, the optimizers of this
 package call schedules with the number of steps, not with the number of micro-batches.
@@ -84,8 +85,8 @@ class LinearWarmupDecay(_WarmupDecay):
         num_train_steps: T, the total number of optimizer steps.
         num_warmup_steps: W, the number of warmup steps. Defaults to 0.
         warmup_from_zero: Whether the warmup is `s / W`, as in Hugging Face's
-            `get_linear_schedule_with_warmup`. The learning rate is then 0 in the first step, which
-            does not change any weight. Defaults to `False`.
+            `get_linear_schedule_with_warmup`. The learning rate is then 0 in the first step, so the
+            step does not change any weight. Defaults to `False`.
 
     Raises:
         ValueError: If the peak is negative or not finite, if `num_train_steps` is below 1, or if
@@ -186,7 +187,7 @@ class ElectraWarmupDecay(_WarmupDecay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TrapezoidalWarmupDecay(_WarmupDecay):
-    """The trapezoidal or warmup-stable-decay (WSD) schedule: warmup, constant rate, decay.
+    """The trapezoidal or warmup-stable-decay (WSD) schedule, with a constant rate before the decay.
 
     With T training steps, W warmup steps and D decay steps, the learning rate after s steps is the
     peak times
@@ -205,7 +206,7 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         num_decay_steps: D, the number of decay steps at the end. With 0, the learning rate stays
             constant. By default, it is a tenth of `num_train_steps`, but at most the number of
             steps after the warmup.
-        decay: `"one_minus_sqrt"`, which falls faster at first, or `"linear"`. Defaults to
+        decay: `"one_minus_sqrt"` for a faster decay at first, or `"linear"`. Defaults to
             `"one_minus_sqrt"`.
 
     Raises:
@@ -273,7 +274,7 @@ class PhasedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         factors: The factor of each phase.
 
     Raises:
-        ValueError: If the steps do not ascend from 0, or if there is not one factor per phase.
+        ValueError: If the steps do not ascend from 0, or the number of factors differs.
 
     Example:
 

@@ -84,5 +84,5 @@ def test_unknown_size_steps_match_batches():
     with pytest.raises(ValueError, match="would change no weight"):
         task.fit(rows, batch_size=2, verbose=0)
     task.compile(AdamW(1e-2, steps - 3))
-    with pytest.warns(UserWarning, match="changes no weight any more"):
+    with pytest.warns(UserWarning, match="no longer changes any weight"):
         task.fit(rows, batch_size=2, epochs=2, verbose=0, shuffle=False)

@@ -227,8 +227,8 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
         absent = sorted(expected_names - set(stored_names))
         if absent:
             raise CheckpointError(
-                f"{folder / INDEX_FILE}: weight_map must assign tensors to files that contain them. "
-                f"Received: {absent[0]!r} for {path.name}"
+                f"{folder / INDEX_FILE}: weight_map must assign each tensor to the file that "
+                f"contains it. Received: {absent[0]!r} for {path.name}"
                 + (f" and {len(absent) - 1} more" if absent[1:] else "")
             )
         for stored_name in stored_names:

@@ -10,7 +10,7 @@ from keras_bert.export.description import METADATA_NAME, ExportDescription
 from keras_bert.export.options import ExportFormat, ExportOptions, Servable
 
 _OPSET = 18
-# The key of a metadata property in a serialized ONNX model, followed by the tag of its value
+# A metadata property's key in a serialized ONNX model, followed by the tag of the value
 _KEY = b"\n" + bytes([len(METADATA_NAME)]) + METADATA_NAME.encode() + b"\x12"
 # The axis names of the inputs, by rank
 _AXES = {2: ("batch", "length"), 3: ("batch", "choices", "length")}

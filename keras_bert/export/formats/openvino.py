@@ -42,11 +42,11 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
     from keras_bert.models.inputs import INPUT_NAMES
 
     def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
-        # A batch with one example has no padding, which would distort the calibration.
+        # Each batch has only one example, because padding would distort the calibration.
         number, row = numbered_row
         inputs = task.preprocessor(*([text] for text in row))
         if isinstance(inputs, QuestionWindows):
-            # Take a different window from each passage: the first, then the second, and so on.
+            # Take the first window from the first passage, the second from the second, and so on.
             inputs = task.preprocessor.pad(inputs)
             window = number % len(inputs["token_ids"])
             real = inputs["padding_mask"][window]
