@@ -37,8 +37,8 @@ def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Pat
     """Context manager that yields a new hidden directory and removes it at the end.
 
     If the process is killed, its directory `.NAME.*.partial` remains. It is removed when any
-    process on the same machine next creates a scratch directory in `parent`. A locked file shows
-    that the process of a scratch directory is still running. On Windows and on file systems without
+    process on the same machine next creates a scratch directory in `parent`. While the process is
+    running, it keeps a file in its scratch directory locked. On Windows and on file systems without
     locks, abandoned directories are not removed.
 
     Args:
@@ -46,7 +46,7 @@ def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Pat
         name: Part of the scratch directory's name, for example the name of the file to write.
     """
     remove_abandoned(parent)
-    # File systems limit the length of a name in bytes. A character has up to four bytes.
+    # File systems limit names in bytes, and a character has up to four bytes.
     part = os.fsencode(name)[:100].decode("utf-8", "ignore")
     folder = Path(tempfile.mkdtemp(".partial", f".{part}.", os.path.abspath(parent)))
     lock = _locked(folder)
@@ -118,12 +118,12 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     If `path` is a symbolic link, its target is replaced. A new file keeps the permissions of the
     file that it replaces. A file that cannot be replaced is overwritten in place, for example a
     mounted file in a container or a file in a read-only directory. A device or a named pipe is
-    written directly. The content of an open file, such as `/dev/stdout`, is written when the block
-    ends.
+    written directly. If `path` is an open file, such as `/dev/stdout`, the content is written to it
+    when the block ends.
 
     Args:
-        path: Path of a file or directory. An existing file is replaced. A directory must be empty
-            or not exist.
+        path: File or directory to write. An existing file is replaced. A directory must be empty or
+            not exist.
         sync: Whether to flush the content and the new name to disk, so that they survive a power
             failure.
 
@@ -302,7 +302,7 @@ def check_replaceable(
 
 
 def check_parent_exists(path: str | os.PathLike[str]) -> None:
-    """Checks that the parent of a path to write is an existing directory."""
+    """Checks that the parent directory of `path` exists."""
     target = Path(path)
     if target.parent.is_dir():
         return
@@ -314,7 +314,7 @@ def check_parent_exists(path: str | os.PathLike[str]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flushes a file, or on POSIX systems the entries of a directory, to disk."""
+    """Flushes a file, or on POSIX systems a directory's entries, to disk."""
     if path.is_dir() and os.name != "posix":
         return
     # Windows can only flush files that are open for writing.

@@ -135,7 +135,7 @@ def plain(value: Any) -> Any:
 
 
 def option_names(cls: type, *parts: str) -> tuple[str, ...]:
-    """Returns the names of a class's constructor arguments, except `parts`.
+    """Lists a class's constructor arguments, except `parts`.
 
     If a constructor has `**kwargs`, the arguments of the next class in the method resolution order
     are included, or its attribute `options` if it has one.
@@ -164,7 +164,7 @@ def option_names(cls: type, *parts: str) -> tuple[str, ...]:
 
 
 def shorten_repr(value: object) -> str:
-    """Returns the `repr` of a value for an error message, truncated to 80 characters.
+    """Formats a value for an error message as its `repr`, truncated to 80 characters.
 
     Example:
 

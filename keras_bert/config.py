@@ -265,13 +265,13 @@ class BertConfig:
                 raise ConfigError(f"BertConfig.{own.name} must be {allowed}. Received: {value!r}")
         if self.hidden_dim % self.num_heads:
             raise ConfigError(
-                f"BertConfig.num_heads must divide hidden_dim, which is {self.hidden_dim}. "
+                f"BertConfig.num_heads must divide hidden_dim ({self.hidden_dim}). "
                 f"Received: {self.num_heads}"
             )
         if self.num_heads % self.effective_num_key_value_heads:
             raise ConfigError(
-                "BertConfig.num_key_value_heads must divide num_heads, which is "
-                f"{self.num_heads}. Received: {self.num_key_value_heads}"
+                "BertConfig.num_key_value_heads must divide num_heads "
+                f"({self.num_heads}). Received: {self.num_key_value_heads}"
             )
         if self.positions == "rotary" and self.head_dim % 2:
             raise ConfigError(
@@ -287,14 +287,14 @@ class BertConfig:
             )
         if self.num_layer_groups > self.num_layers:
             raise ConfigError(
-                "BertConfig.num_layer_groups must be at most num_layers, which is "
-                f"{self.num_layers}. Received: {self.num_layer_groups}"
+                "BertConfig.num_layer_groups must be at most num_layers "
+                f"({self.num_layers}). Received: {self.num_layer_groups}"
             )
         self._check_heads_by_layer()
         if self.pad_token_id >= self.vocabulary_size:
             raise ConfigError(
-                "BertConfig.pad_token_id must be below vocabulary_size, which is "
-                f"{self.vocabulary_size}. Received: {self.pad_token_id}"
+                "BertConfig.pad_token_id must be below vocabulary_size "
+                f"({self.vocabulary_size}). Received: {self.pad_token_id}"
             )
 
     def _check_relative_positions(self) -> None:
@@ -322,7 +322,7 @@ class BertConfig:
         for is_wrong, expected in (
             (self.num_key_value_heads is not None, "be None with num_key_value_heads"),
             (len(heads) != self.num_layers, f"have {self.num_layers} values, one per layer"),
-            (max(heads) > self.num_heads, f"be at most num_heads, which is {self.num_heads}"),
+            (max(heads) > self.num_heads, f"be at most num_heads ({self.num_heads})"),
             (shared != list(heads), "be equal for layers that share their attention"),
         ):
             if is_wrong:
@@ -330,7 +330,7 @@ class BertConfig:
 
     @property
     def head_dim(self) -> int:
-        """The dimension of an attention head."""
+        """The dimension of each attention head."""
         return self.hidden_dim // self.num_heads
 
     @functools.cached_property
@@ -398,7 +398,7 @@ class BertConfig:
 
     @property
     def classifier_initializer_range(self) -> float:
-        """The initial standard deviation of a classification head's weights."""
+        """Initial standard deviation of the weights in classification heads."""
         return float(self.hidden_dim**-0.5 if self.scaled_initializer else self.initializer_range)
 
     @property
@@ -475,10 +475,10 @@ class BertConfig:
         try:
             fields = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise ConfigError(f"The JSON of a BertConfig cannot be parsed: {error}.") from error
+            raise ConfigError(f"A BertConfig's JSON cannot be parsed: {error}.") from error
         if not isinstance(fields, dict):
             raise ConfigError(
-                f"The JSON of a BertConfig must be an object. Received: {type(fields).__name__}"
+                f"A BertConfig's JSON must be an object. Received: {type(fields).__name__}"
             )
         return cls.from_dict(fields)
 
@@ -501,8 +501,7 @@ class BertConfig:
         """Returns a released model's configuration.
 
         Args:
-            name: One of `names()`, for example `"bert_base_uncased"`, or the name of a KerasHub
-                preset.
+            name: One of `names()`, for example `"bert_base_uncased"`, or a KerasHub preset name.
 
         Raises:
             ConfigError: If the name is unknown. The message lists all names.

@@ -22,10 +22,10 @@ def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
         values: The score of each seed, `(seeds,)`.
 
     Returns:
-        The mean and the half-width, which is NaN for a single score.
+        The mean and the half-width. The half-width is NaN for a single score.
 
     Raises:
-        ValueError: If there are no scores.
+        ValueError: If `values` is empty.
 
     Example:
 
@@ -91,7 +91,7 @@ def bootstrap_interval(
         values: Values of each sampling unit, `(units, columns)`.
         statistic: Function from column means `(samples, columns)` to values `(samples,)`.
         confidence: Confidence level of the interval.
-        samples: Number of bootstrap samples, each with as many units as `values`.
+        samples: Number of bootstrap samples. Each sample has the same number of units as `values`.
         seed: Seed of the sampling.
 
     Returns:
@@ -103,7 +103,7 @@ def bootstrap_interval(
     if len(values) == 1:
         value = float(statistic(values[0]))
         return value, value
-    # The columns of a unit are sampled together, by its index.
+    # Sample unit indices, so that a unit's columns are sampled together.
     result = _scipy_stats().bootstrap(
         (np.arange(len(values)),),
         lambda units, axis: statistic(values[units].mean(axis=axis - 1)),

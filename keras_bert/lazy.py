@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the names of a package on first use."""
+"""Imports a package's names on first use."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from keras_bert.ops.masks import masked_score
 class InBatchNegatives(keras.losses.Loss):
     """Multiple negatives ranking loss with in-batch negatives, for pairs of embeddings.
 
-    It is the cross-entropy of the softmax over dot products. The candidates for the first embedding
-    of a pair are the second embeddings of all pairs in the batch.
+    It is the cross-entropy of the softmax over dot products. The candidates for a pair's first
+    embedding are the second embeddings of all pairs in the batch.
 
     Args:
         scale: Factor of the dot products. For normalized embeddings, this is the inverse
             temperature. Defaults to 20.
-        symmetric: Whether to also compute the loss from the second embedding of a pair to the first
+        symmetric: Whether to also compute the loss from a pair's second embedding to the first
             embeddings of all pairs. Defaults to `False`.
         reduction: See `keras.losses.Loss`.
         name: See `keras.losses.Loss`.
@@ -89,7 +89,7 @@ class InBatchNegatives(keras.losses.Loss):
         """
         candidates, indices = numbers[:, side], ops.arange(ops.shape(scores)[0])
         is_earlier = ops.logical_and(candidates[:, None] == candidates, indices[:, None] > indices)
-        # If the numbers identify pairs, both embeddings of a pair have the same number.
+        # If the numbers identify pairs, a pair's embeddings have the same number.
         is_again = ops.logical_and(ops.any(is_earlier, axis=1), numbers[:, 0] != numbers[:, 1])
         is_negative = ops.logical_and(is_negative, ops.logical_not(is_again))
         is_partner = indices[:, None] == indices

@@ -57,7 +57,7 @@ class ElementMean(keras.metrics.Mean):
 class ElementMetric(keras.metrics.MeanMetricWrapper, ElementMean):
     """The weighted mean of a function over all elements of all batches.
 
-    A task's `compile` creates one for each function that is passed as a metric.
+    A task's `compile` creates an `ElementMetric` for each function passed as a metric.
 
     Args:
         fn: Function of `y_true` and `y_pred` that returns a value for each example or token.
@@ -172,7 +172,7 @@ _OF_IDS = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ClassificationMetric(keras.metrics.Metric):
-    """A Keras metric, applied to the labels and logits of a task.
+    """A Keras metric, applied to a task's labels and logits.
 
     Keras' metrics expect probabilities and different forms of labels. A task's `compile` wraps
     them, so that their values match scikit-learn. Every token has the same weight, regardless of
@@ -312,7 +312,7 @@ def compiled_metric(
     wrapped = ClassificationMetric(found, multi_label)
     if wrapped.takes_two_classes and not multi_label and num_classes != 2:
         raise ValueError(
-            f"The metric {found.name} must have a class_id unless there are two classes. Received: "
+            f"The metric {found.name} must have a class_id for more than two classes. Received: "
             f"{num_classes} classes. Pass for example keras.metrics.Recall(class_id=2), or "
             'keras.metrics.F1Score(average="macro").'
         )
@@ -320,7 +320,7 @@ def compiled_metric(
 
 
 # The thresholds for "auc" are the probabilities of equally spaced logits. Keras' 200 equally spaced
-# probabilities cannot rank the predictions of a confident model.
+# probabilities cannot rank a confident model's predictions.
 _AUC_THRESHOLDS = [1 / (1 + math.exp(-step / 32)) for step in range(-480, 481)]
 
 _BY_NAME: dict[str, Callable[[str], keras.metrics.Metric]] = {
@@ -333,7 +333,7 @@ _BY_NAME: dict[str, Callable[[str], keras.metrics.Metric]] = {
 
 
 def _as_metric(metric: Any) -> Any:
-    """Converts the name of a metric, or a Keras function, to an object. Returns other metrics."""
+    """Converts a metric name or Keras function to an object. Returns other metrics unchanged."""
     if inspect.isfunction(metric) and metric.__module__.startswith("keras."):
         metric = metric.__name__
     if not isinstance(metric, str):
@@ -350,7 +350,7 @@ class MultiLabelF1(keras.metrics.Metric):
     Args:
         num_classes: Number of labels.
         average: `"micro"` to compute it from the counts over all labels, or `"macro"` for the mean
-            F1 over labels. The F1 of a label that is never true or predicted is 0.
+            F1 over labels. A label that is never true or predicted has an F1 of 0.
         threshold: Minimum probability to predict a label.
         name: Name of the metric. Defaults to `micro_f1` or `macro_f1`.
         dtype: Dtype of the result. Defaults to Keras' float dtype.

@@ -57,7 +57,7 @@ def directory() -> Path:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Verifies the checksum of a file in the package. Raises `ValueError` if it differs."""
+    """Verifies a file's checksum. Raises `ValueError` if it differs."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != expected:

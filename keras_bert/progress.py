@@ -38,11 +38,11 @@ def bar(
     """Returns a progress bar, or without a terminal an object that prints a line every 30 s.
 
     Args:
-        description: Text in front of the bar, for example `"Reading"`.
+        description: Text in front of the bar, for example `"reading"`.
         total: Number of units, or `None` if it is unknown. Then the remaining time is not shown.
-        unit: Name of a unit.
+        unit: Name of the units, for example `"rounds"`.
         file: The output. Defaults to standard error.
-        lines: Whether to print lines even on a terminal, for example if there is other output in
+        lines: Whether to print lines even on a terminal, for example to allow other output in
             between.
         time_left: Whether to show the remaining time, estimated from the bar's speed.
         **options: Other arguments of `tqdm`.

@@ -21,7 +21,7 @@ def text_table(
     Args:
         columns: The column headers.
         rows: The cells of each row.
-        numbers_from: Index of the first column that is right-aligned.
+        numbers_from: Index of the first right-aligned column.
 
     Example:
 
@@ -75,7 +75,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def table_from_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:
-    """Converts records to the columns and rows of a table.
+    """Converts records to table columns and rows.
 
     Args:
         title: Header of the column with the records' names.

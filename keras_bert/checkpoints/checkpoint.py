@@ -332,7 +332,7 @@ class Checkpoint:
             raise CheckpointError(f"{self.folder}: {self.unsupported_heads[head]}")
         if head != "masked_lm" or self.config.masked_lm_head != "tied":
             return
-        # In this package, the token embeddings are the decoder of a masked LM.
+        # In this package, a masked LM's decoder is always the token embeddings.
         table = self._resolve(self.backbone_layout)["token_embedding.embeddings"]
         differing = [
             self._tensors.label(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines the record of a model family. `checkpoints` uses its values to read and write files."""
+"""Defines model family records. `checkpoints` uses their values to read and write files."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _pairs_mask(
 def _blocks_mask(
     shape: Sequence[Tensor], padding_mask: Tensor, sequence_ids: Tensor, causal: bool, window: int
 ) -> Tensor | None:
-    """Returns the bool mask over the token pairs in each of a window's blocks."""
+    """Returns the bool mask over token pairs in each block."""
     batch, length = shape
     blocks = WindowBlocks.from_length(length, window, causal)
     near = blocks.window_mask()

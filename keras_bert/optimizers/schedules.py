@@ -54,7 +54,7 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         checks.NON_NEGATIVE.check(num_warmup_steps=num_warmup_steps)
         if num_warmup_steps > num_train_steps:
             raise ValueError(
-                f"num_warmup_steps must be at most num_train_steps, which is {num_train_steps}. "
+                f"num_warmup_steps must be at most num_train_steps ({num_train_steps}). "
                 f"Received: {num_warmup_steps}"
             )
         self.peak_learning_rate = peak_learning_rate
@@ -239,8 +239,8 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
             num_decay_steps = min(num_train_steps // 10, num_train_steps - num_warmup_steps)
         if num_warmup_steps + num_decay_steps > num_train_steps:
             raise ValueError(
-                f"num_warmup_steps + num_decay_steps must be at most num_train_steps, which is "
-                f"{num_train_steps}. Received: {num_warmup_steps} + {num_decay_steps}"
+                f"num_warmup_steps + num_decay_steps must be at most num_train_steps "
+                f"({num_train_steps}). Received: {num_warmup_steps} + {num_decay_steps}"
             )
         if decay not in DECAYS:
             raise ValueError(f"decay must be one of {', '.join(DECAYS)}. Received: {decay!r}")

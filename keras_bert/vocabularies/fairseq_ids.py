@@ -23,7 +23,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
 )
 
 MODEL_FILE = "sentencepiece.bpe.model"
-"""The file name of a released model. Its ids differ from the vocabulary's ids."""
+"""The file name in released checkpoints. The model's ids differ from the vocabulary's ids."""
 
 
 class FairseqIds(NamedTuple):

@@ -301,7 +301,7 @@ class TokenizerSettings:
             yield {**flags, "content": content, "id": None, "special": True, "path": self.path}
 
     def error(self, field: str, expected: str, value: Any) -> ValueError:
-        """Creates an error for the value of a field."""
+        """Creates an error for a field's value."""
         return ValueError(f"{self.path}: {field} {expected}. Received: {value!r}")
 
 

@@ -613,7 +613,7 @@ def test_masked_lm_with_separate_decoder_raises(family, tmp_path):
     assert (loaded.get_output_embeddings().weight > model.get_output_embeddings().weight).all()
     with pytest.raises(
         CheckpointError,
-        match=rf"decoder of a masked LM must be the token embeddings. Received: .*{decoder} "
+        match=rf"masked LM's decoder must be the token embeddings. Received: .*{decoder} "
         rf"differs from {table}",
     ):
         MaskedLM.from_preset(tmp_path)

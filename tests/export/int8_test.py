@@ -152,7 +152,7 @@ def test_invalid_calibration_raises(classifier, tmp_path):
     def export(name, **options):
         classifier.export(tmp_path / name, **options)
 
-    with pytest.raises(ValueError, match="requires calibration: about 300 texts"):
+    with pytest.raises(ValueError, match="requires calibration, about 300 texts"):
         export("model.xml", format="openvino", dtype="int8")
     with pytest.raises(ValueError, match=r"calibration\[1\] must be a text"):
         export("model.xml", format="openvino", dtype="int8", calibration=["a", ("b", "c")])

@@ -54,7 +54,7 @@ def test_invalid_text_or_model_raises(masked_lm):
 def test_pretrainer_scores_match_masked_lm(masked_lm, tmp_path):
     pretrainer = Pretrainer(masked_lm.backbone, masked_lm.preprocessor)
     pretrainer.save_to_preset(tmp_path)
-    with pytest.warns(CheckpointWarning, match=r"not used: heads\.next_sentence"):
+    with pytest.warns(CheckpointWarning, match=r"unused weights: heads\.next_sentence"):
         separate = MaskedLM.from_preset(tmp_path)
     scores = [
         insight.pseudo_log_likelihood(model, ["He is kinds."])[0].log_probabilities

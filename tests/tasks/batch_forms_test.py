@@ -119,7 +119,7 @@ def test_token_loss_and_accuracy_match_numpy():
     }
     assert result == pytest.approx(expected, rel=1e-5)
     model.compile(metrics=[lambda y, logits: keras.ops.mean(is_right(y, logits), axis=1)])
-    with pytest.raises(ValueError, match="must have a value for each row or token"):
+    with pytest.raises(ValueError, match="must return a value for each example or token"):
         model.evaluate(make_batches(rows, 3), verbose=0)
 
 

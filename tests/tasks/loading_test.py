@@ -209,7 +209,8 @@ def test_non_finite_weight_error_includes_name(part, value, tmp_path):
     path = tmp_path / "model.keras"
     backbone.save(path)
     expected = (
-        rf"model\.keras: weight '{variable.path}' must .* 2 values .* first .*{value} at \[1, 2"
+        rf"model\.keras: weight '{variable.path}' must .* 2 infinite or NaN values, "
+        rf"the first .*{value} at \[1, 2"
     )
     with pytest.raises(ValueError, match=expected):
         keras_bert.load_model(path)

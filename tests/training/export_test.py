@@ -72,7 +72,7 @@ def test_hub_directory_has_a_model_card(config, tmp_path):
         saved_row = dataclasses.replace(
             export_config, output=str(tmp_path / "other"), overwrite=overwrite
         )
-        with pytest.raises(FileExistsError, match=r"to be replaced\. Received: .*other\."):
+        with pytest.raises(FileExistsError, match=r"by the same command\. Received: .*other\."):
             export(saved_row)
     with pytest.raises(FileNotFoundError, match=r"--results=none\.json does not exist"):
         export(dataclasses.replace(export_config, results="none.json", overwrite=True))
@@ -131,13 +131,13 @@ def test_errors_include_the_flag(config, tmp_path):
         with pytest.raises(error, match=match):
             export(dataclasses.replace(config, **export_config))
 
-    assert_export_raises(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
+    assert_export_raises(FileExistsError, r"by the same command\. Received: .*taken\.bin", "taken.xml")
     (tmp_path / "taken.xml").write_text("<net><rt_info><keras_bert/></rt_info></net>")
     assert_export_raises(
         FileExistsError, r"taken\.xml already exists: pass --overwrite to", "taken.xml"
     )
     (tmp_path / "taken.xml").unlink()
-    assert_export_raises(FileExistsError, r"to be replaced\. Received: .*taken\.bin", "taken.xml")
+    assert_export_raises(FileExistsError, r"by the same command\. Received: .*taken\.bin", "taken.xml")
     assert_export_raises(
         ValueError,
         "--calibration_file must be given for --dtype=int8 in openvino",

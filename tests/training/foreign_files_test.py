@@ -72,7 +72,7 @@ def test_command_rejects_foreign_files_with_its_names(command, tmp_path):
         with output_folder.lock_output_dir(folder, {}, command=command):
             (folder / "settings.json").write_text("{}")
     with (
-        pytest.raises(FileExistsError, match="to be replaced"),
+        pytest.raises(FileExistsError, match="by the same command"),
         output_folder.lock_output_dir(folder, {}, command=COMMANDS[COMMANDS.index(command) - 1]),
     ):
         pass

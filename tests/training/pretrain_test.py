@@ -114,7 +114,7 @@ def test_pretrain_writes_a_preset(finished_run):
     lines = (folder / "log.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == results["log"]
     assert len(list((folder / "checkpoints").iterdir())) == 2
-    with pytest.warns(CheckpointWarning, match="not used: heads.next_sentence"):
+    with pytest.warns(CheckpointWarning, match="unused weights: heads.next_sentence"):
         masked_lm = MaskedLM.from_preset(folder / "preset")
     assert len(masked_lm.fill("the [MASK] sat", top_k=3)) == 3
     with pytest.warns(CheckpointWarning):

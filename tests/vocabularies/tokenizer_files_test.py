@@ -276,7 +276,7 @@ def test_left_padding_warns(tmp_path):
     write_tokenizer(tmp_path, {"vocabulary": VOCABULARY}, 12)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "padding_side": "left"}))
-    with pytest.warns(UserWarning, match="but rows are padded on the right"):
+    with pytest.warns(UserWarning, match="but keras_bert pads on the right"):
         read_tokenizer(tmp_path)
 
 

@@ -37,7 +37,7 @@ from keras_bert.ops.attention.portable import QueryKeyValue
 
 # Queries per chunk. Their scores for 8,192 keys take 16 MiB per head.
 CHUNK_SIZE = 512
-# Shorter sequences are not split, since their scores take less memory than the rest of a step.
+# Shorter sequences are not split, since their scores take less memory than the step's other data.
 MIN_CHUNKED_LENGTH = 2048
 
 

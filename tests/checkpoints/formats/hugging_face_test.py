@@ -183,7 +183,7 @@ def test_masked_lm_ignores_missing_pooler(tmp_path):
 
 def test_unused_weights_are_reported_by_name(tmp_path):
     save_with_transformers("BertForNextSentencePrediction", tmp_path)
-    expected = r"not used: cls\.seq_relationship\.bias, cls\.seq_relationship\.weight\.$"
+    expected = r"unused weights: cls\.seq_relationship\.bias, cls\.seq_relationship\.weight\.$"
     with pytest.warns(CheckpointWarning, match=expected):
         Backbone.from_preset(tmp_path)
 

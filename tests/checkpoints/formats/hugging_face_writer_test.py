@@ -199,4 +199,4 @@ def test_causal_encoder_has_no_transformers_pooler(tmp_path):
         Backbone.from_preset(tmp_path / "transformers")
     messages = [str(warning.message) for warning in recorded]
     assert "has no pooler" in messages[0]
-    assert "not used: pooler.dense.bias, pooler.dense.weight" in messages[1]
+    assert "unused weights: pooler.dense.bias, pooler.dense.weight" in messages[1]

@@ -44,5 +44,5 @@ def test_unknown_file_in_export_raises(tmp_path):
     note.parent.mkdir(parents=True)
     note.touch()
     job = SimpleNamespace(config=SimpleNamespace(export=True, output_dir=str(tmp_path)))
-    with pytest.raises(FileExistsError, match=r"to be replaced\. Received: .*note\.txt"):
+    with pytest.raises(FileExistsError, match=r"by the same command\. Received: .*note\.txt"):
         finetuning.train(job, None)
