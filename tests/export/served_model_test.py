@@ -109,7 +109,7 @@ def test_export_describes_and_matches_task(kind, tmp_path):
         ServedModel(tmp_path / "1")
     if kind == "pairs":
         with pytest.raises(
-            ValueError, match=r"must be a string or a list of strings, .* Received: {.*} \(row 0\)"
+            ValueError, match=r"must be strings or lists of strings, .* Received: {.*} \(row 0\)"
         ):
             served.predict_rows([{"text": ["a"], "text_pair": "b"}])
         with pytest.raises(ValueError, match=r"Row 1 must have text_pair\. Received: text"):

@@ -131,13 +131,17 @@ def test_errors_include_the_flag(config, tmp_path):
         with pytest.raises(error, match=match):
             export(dataclasses.replace(config, **export_config))
 
-    assert_export_raises(FileExistsError, r"by the same command\. Received: .*taken\.bin", "taken.xml")
+    assert_export_raises(
+        FileExistsError, r"by the same command\. Received: .*taken\.bin", "taken.xml"
+    )
     (tmp_path / "taken.xml").write_text("<net><rt_info><keras_bert/></rt_info></net>")
     assert_export_raises(
         FileExistsError, r"taken\.xml already exists: pass --overwrite to", "taken.xml"
     )
     (tmp_path / "taken.xml").unlink()
-    assert_export_raises(FileExistsError, r"by the same command\. Received: .*taken\.bin", "taken.xml")
+    assert_export_raises(
+        FileExistsError, r"by the same command\. Received: .*taken\.bin", "taken.xml"
+    )
     assert_export_raises(
         ValueError,
         "--calibration_file must be given for --dtype=int8 in openvino",
