@@ -145,7 +145,7 @@ def test_vocabulary_training_rejects_binary_files(tmp_path):
     untrained = PretrainConfig.from_flags(
         input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
     )
-    with pytest.raises(ValueError, match=r"a.parquet. Pass --vocabulary"):
+    with pytest.raises(ValueError, match=r"a.parquet. Train one on a sample"):
         TextSource.from_config(untrained).vocabulary()
 
 

@@ -126,7 +126,7 @@ def test_finetuning_commands_have_valid_flags():
     ("sizes", "message"),
     [
         (("4x128",), "layers x hidden size x heads.* Received: '4x128'"),
-        (("4x128x3",), "divisible by the heads. Received: '4x128x3'"),
+        (("4x128x3",), "divisible by the number of heads. Received: '4x128x3'"),
         (("4x128x2", "4x128x2"), "must be distinct sizes"),
         ((), "must be distinct sizes"),
     ],

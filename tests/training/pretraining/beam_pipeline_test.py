@@ -201,7 +201,7 @@ def test_unshared_directories_raise(config, job_server, tmp_path, monkeypatch):
     run = job_server_config(config, job_server, *PROCESS_WORKERS, output_dir=f"{cwd}/elsewhere")
     with pytest.raises(
         beam_pipeline.RunnerError,
-        match=f"{cwd}/elsewhere, where .* wrote nothing for .*/corpus/a.txt",
+        match=f"{cwd}/elsewhere, where .* wrote no file for .*/corpus/a.txt",
     ):
         create(run)
 
