@@ -66,14 +66,20 @@ def get_model(tmp_path_factory):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_reference_fields_are_handled(family):
     config = FAMILIES[family].config
-    read = {*config.required.values(), *config.optional.values(), config.activation}
+    read_fields = {*config.required.values(), *config.optional.values(), config.activation}
     # Read by `to_flat`, and for the heads and the labels
-    read |= {"rope_parameters", "head_dim", "layer_types", "local_attention", "classifier_pooling"}
-    read |= {"relative_attention", "position_biased_input", "pos_att_type"}
-    read |= {"architectures", "id2label", "problem_type", "tie_word_embeddings"}
+    read_fields |= {
+        "rope_parameters",
+        "head_dim",
+        "layer_types",
+        "local_attention",
+        "classifier_pooling",
+    }
+    read_fields |= {"relative_attention", "position_biased_input", "pos_att_type"}
+    read_fields |= {"architectures", "id2label", "problem_type", "tie_word_embeddings"}
     needed = {*config.needed, *config_fields.NEEDED}
     ignored = IGNORED | IGNORED_BY_FAMILY.get(family, set()) | {*config.token_ids}
-    assert set(reference_fields(family)) <= read | needed | ignored
+    assert set(reference_fields(family)) <= read_fields | needed | ignored
     assert not needed & ignored
 
 

@@ -45,10 +45,10 @@ def test_is_not_text(x):
 def test_pair_rows_match_pair_columns():
     rows = text_columns([("a", "b"), ("c", "d")])
     columns = text_columns((["a", "c"], ["b", "d"]))
-    named = text_columns({"text": ["a", "c"], "text_pair": ["b", "d"]})
-    for each in (rows, columns, named):
-        assert list(each["text"]) == ["a", "c"]
-        assert list(each["text_pair"]) == ["b", "d"]
+    from_dict = text_columns({"text": ["a", "c"], "text_pair": ["b", "d"]})
+    for actual in (rows, columns, from_dict):
+        assert list(actual["text"]) == ["a", "c"]
+        assert list(actual["text_pair"]) == ["b", "d"]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_is_not_questions(x):
 
 
 def test_answers_can_be_missing_or_empty():
-    unknown, none = question_examples(
+    unlabeled, unanswerable = question_examples(
         [{"question": "?", "context": "a"}, {"question": "?", "context": "a", "answers": []}]
     )
-    assert (unknown.answers, unknown.id) == (None, "0")
-    assert (none.answers, none.id) == ((), "1")
+    assert (unlabeled.answers, unlabeled.id) == (None, "0")
+    assert (unanswerable.answers, unanswerable.id) == ((), "1")
 
 
 def test_single_passage_is_repeated():

@@ -108,8 +108,8 @@ def test_patterns_on_local_and_remote_files(is_remote, tmp_path, monkeypatch):
         roots += [tmp_path.name, f"./{tmp_path.name}"]
     for directory in roots:
         for pattern, names in FILES_BY_PATTERN.items():
-            found = [file.path for file in find_files(directory + pattern)]
-            assert [path.removeprefix(f"{directory}/") for path in found] == names, pattern
+            actual = [file.path for file in find_files(directory + pattern)]
+            assert [path.removeprefix(f"{directory}/") for path in actual] == names, pattern
     if is_remote:
         system.rm("/tree", recursive=True)
     else:
@@ -137,20 +137,20 @@ def test_link_targets_are_listed(tmp_path, scheme):
         (tmp_path / name).write_text("text")
     (tmp_path / "latest").symlink_to("v2")
     (tmp_path / "texts").symlink_to(".cache/t")
-    found = {
+    actual = {
         pattern: [file.name for file in find_files(f"{scheme}{tmp_path.as_posix()}/{pattern}")]
         for pattern in ("v*/*.txt", "latest/*", "texts", "*")
     }
-    assert found == {
+    assert actual == {
         "v*/*.txt": ["a.txt", "b.txt"],
         "latest/*": ["b.txt"],
         "texts": ["x.txt"],
         "*": [],
     }
     if not scheme:
-        found = [file.path for file in find_files(tmp_path)]
+        actual = [file.path for file in find_files(tmp_path)]
         names = ["latest/b.txt", "texts/x.txt", "v1/a.txt"]
-        assert found == [f"{tmp_path.as_posix()}/{name}" for name in names]
+        assert actual == [f"{tmp_path.as_posix()}/{name}" for name in names]
 
 
 def test_unreadable_directory_raises(tmp_path, monkeypatch):

@@ -106,8 +106,8 @@ def test_dataset_columns_map_by_class_name():
     tags = read_input([WordsAdapter], rows["words"], rows["tags"], rules=RULES)
     assert tags.labels.tolist() == [2, 0, 1]
     for x, y in ((rows, None), (rows, rows["label"]), (rows["text"], rows["label"])):
-        read = read_input([TextAdapter], x, y, rules=RULES, needs_labels=True)
-        assert read.labels.tolist() == [1, 2]
+        actual = read_input([TextAdapter], x, y, rules=RULES, needs_labels=True)
+        assert actual.labels.tolist() == [1, 2]
     assert read_input(
         [TextAdapter], rows, rules=LabelRules(3), needs_labels=True
     ).labels.tolist() == [2, 0]

@@ -109,14 +109,14 @@ def map_all_rows(function, num_rows, **options):
 @pytest.mark.parametrize("first", [0, 3])
 def test_process_shards_form_the_whole_batch(sharded_map, first):
     options = {"shuffle_seed": 5, "bucketing_window": 2}
-    whole = list(make_loader(30, None, num_replicas=2, **options).epoch(1, first))
+    whole_batches = list(make_loader(30, None, num_replicas=2, **options).epoch(1, first))
     loaders = [
         make_loader(30, None, shard=(n, 2), sharded_map=sharded_map, **options) for n in range(2)
     ]
     for loader in loaders:
         loader.source.examples.packed = []
     shards = [list(loader.epoch(1, first)) for loader in loaders]
-    for batch, *shard_batches in zip(whole, *shards, strict=True):
+    for batch, *shard_batches in zip(whole_batches, *shards, strict=True):
         for name, value in batch[0].items():
             np.testing.assert_array_equal(
                 np.concatenate([shard_batch[0][name] for shard_batch in shard_batches]), value

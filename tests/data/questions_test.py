@@ -169,12 +169,12 @@ def test_negative_fraction_keeps_random_windows(monkeypatch):
             {
                 (index, *tokens.tolist())
                 for index, tokens in zip(
-                    each.question_index,
-                    np.split(each.token_ids, each.row_splits[1:-1]),
+                    row_set.question_index,
+                    np.split(row_set.token_ids, row_set.row_splits[1:-1]),
                     strict=True,
                 )
             }
-            for each in (all_rows, rows)
+            for row_set in (all_rows, rows)
         ]
         assert windows[1] <= windows[0]
         assert len(rows.row_splits) == len(rows) + 1

@@ -148,19 +148,19 @@ def test_each_row_comes_once_from_any_batch(stage, seed, small_chunks):
         options = BatchOptions(batch_size, shuffle_seed=seed, bucketing_window=window)
         batches = stage(num_rows, options)
         batches.example()
-        found = read_rows(batches)
-        case = num_rows, batch_size, window, found
-        assert sorted(itertools.chain(*found)) == list(range(num_rows)), case
-        assert len(found) == -(-num_rows // batch_size), case
-        assert sorted(map(len, found))[1:] == [batch_size] * (len(found) - 1), case
+        batch_rows = read_rows(batches)
+        case = num_rows, batch_size, window, batch_rows
+        assert sorted(itertools.chain(*batch_rows)) == list(range(num_rows)), case
+        assert len(batch_rows) == -(-num_rows // batch_size), case
+        assert sorted(map(len, batch_rows))[1:] == [batch_size] * (len(batch_rows) - 1), case
         if seed is None:
             window_size = batch_size if window or stage not in SORTED_STAGES else 3 * batch_size
-            windows = [row // window_size for row in itertools.chain(*found)]
+            windows = [row // window_size for row in itertools.chain(*batch_rows)]
             assert windows == sorted(windows), case
-        first = random.randint(0, len(found))
+        first = random.randint(0, len(batch_rows))
         resumed = stage(num_rows, options)
         resumed.example()
-        assert read_rows(resumed, first) == found[first:], (first, case)
+        assert read_rows(resumed, first) == batch_rows[first:], (first, case)
 
 
 @pytest.mark.needs_tensorflow

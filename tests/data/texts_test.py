@@ -40,16 +40,16 @@ def test_left_truncation():
     assert tokenizer.get_config()["truncation_side"] == "left"
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=10)
     text, pair = "a b c d e f g h a b c", "h g f e d c b a"
-    single = [CLS, *ids("defghabc"), SEP]
-    both = [CLS, *ids("habc"), SEP, *ids("cba"), SEP]
-    assert unpadded_rows(preprocessor([text, "a"])) == [single, [CLS, *ids("a"), SEP]]
-    assert unpadded_rows(preprocessor([text], [pair])) == [both]
-    assert tokenizer.encode(text, sequence_length=10) == single
-    assert tokenizer.encode(text, pair, sequence_length=10) == both
+    truncated_text = [CLS, *ids("defghabc"), SEP]
+    truncated_pair = [CLS, *ids("habc"), SEP, *ids("cba"), SEP]
+    assert unpadded_rows(preprocessor([text, "a"])) == [truncated_text, [CLS, *ids("a"), SEP]]
+    assert unpadded_rows(preprocessor([text], [pair])) == [truncated_pair]
+    assert tokenizer.encode(text, sequence_length=10) == truncated_text
+    assert tokenizer.encode(text, pair, sequence_length=10) == truncated_pair
     # The same in a graph and with the tokens in memory
     tf = pytest.importorskip("tensorflow")
     assert preprocessor(tf.constant([text]), tf.constant([pair]))["token_ids"].numpy().tolist() == [
-        both
+        truncated_pair
     ]
     tokens = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
     assert tokens == [ids("abcdefghabc")[-10:]]

@@ -104,8 +104,8 @@ def test_word_is_read_in_window_with_most_context():
     windows = preprocessor.windows([["a"] * 30])
     rows = windows.token_ids.to_list()
     for index, (window, position) in enumerate(word_places(windows)):
-        shown = min(position, len(rows[window]) - 1 - position)
-        assert shown >= min(3, index + 1, 30 - index)
+        context = min(position, len(rows[window]) - 1 - position)
+        assert context >= min(3, index + 1, 30 - index)
 
 
 def test_windows_match_transformers(tmp_path):

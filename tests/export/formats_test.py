@@ -139,8 +139,8 @@ def test_openvino_matches_predict(classifier, export_once):
     openvino = pytest.importorskip("openvino")
     path = export_once("openvino", "float32")
     assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
-    read = openvino.Core().read_model(path)
-    check_description(read.get_rt_info("keras_bert").astype(str))
+    loaded_model = openvino.Core().read_model(path)
+    check_description(loaded_model.get_rt_info("keras_bert").astype(str))
     model = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     for inputs in (make_features(3, 7), make_features(1, 64), make_features(5, 1)):
         expected = classifier.predict(inputs, verbose=0)

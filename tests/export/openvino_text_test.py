@@ -164,9 +164,15 @@ def test_mismatched_pair_counts_raise():
         request.wait()
         return request.get_tensor("token_ids").data
 
-    none = openvino.Tensor(openvino.Type.string, openvino.Shape([0]))
-    four, one = to_string_tensor(["a", "b", "c", "d"]), to_string_tensor(["a"])
-    for texts, pairs in ((four, one), (one, four), (none, none), (none, one), (four, none)):
+    empty = openvino.Tensor(openvino.Type.string, openvino.Shape([0]))
+    four, single = to_string_tensor(["a", "b", "c", "d"]), to_string_tensor(["a"])
+    for texts, pairs in (
+        (four, single),
+        (single, four),
+        (empty, empty),
+        (empty, single),
+        (four, empty),
+    ):
         assert compute_ids(four, four).shape == (4, 5)
         with pytest.raises(RuntimeError, match="mismatch"):
             compute_ids(texts, pairs)

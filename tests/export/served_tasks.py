@@ -214,15 +214,15 @@ def _chooser() -> ServedTask:
     task.head.dense.kernel.assign(classifier.head.dense.kernel)
     texts = [["the cat sat", "a"], ["unbelievable"], ["", "the " * 5]]
     rows = list(zip(texts, CHOICES, strict=True))
-    choices = [pad_and_count("choices", own) for own in CHOICES]
+    choices = [pad_and_count("choices", choice_lists) for choice_lists in CHOICES]
     requests = {
         "serve_counted_choices": [
-            {"text": strings(text), **own} for text, own in zip(texts, choices, strict=True)
+            {"text": strings(text), **fields} for text, fields in zip(texts, choices, strict=True)
         ],
         # All rows have the same width, for a server that does not pad.
         "serving_default": [
-            {"text": strings(text), "choices": strings(own)}
-            for text, own in (
+            {"text": strings(text), "choices": strings(choice_lists)}
+            for text, choice_lists in (
                 (["the cat sat", "a"], [["on the mat", "cat", ""], ["able", "", "mat"]]),
                 (["unbelievable"], [["b", "cat", "on"]]),
                 ([""], [["", "", ""]]),

@@ -57,10 +57,10 @@ def test_encode_matches_preprocessor(tokenizer):
 
 
 def test_encode_batch_matches_single_texts(tokenizer):
-    others = TEXTS[::-1]
-    rows = [tokenizer.encode(*pair) for pair in zip(TEXTS, others, strict=True)]
-    assert tokenizer.encode(TEXTS, others) == rows
-    assert tokenizer.encode(np.array(TEXTS), [text.encode() for text in others]) == rows
+    second_texts = TEXTS[::-1]
+    rows = [tokenizer.encode(*pair) for pair in zip(TEXTS, second_texts, strict=True)]
+    assert tokenizer.encode(TEXTS, second_texts) == rows
+    assert tokenizer.encode(np.array(TEXTS), [text.encode() for text in second_texts]) == rows
     assert tokenizer.encode([]) == []
     no_special_tokens = {"add_special_tokens": False}
     assert tokenizer.encode(TEXTS, **no_special_tokens) == tokenizer(TEXTS)

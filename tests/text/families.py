@@ -84,11 +84,14 @@ def _byte_pairs():
 def _modernbert():
     tokens, merges = _byte_pairs()
     special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
-    first, others = "|||IP_ADDRESS|||", [*SPACES, "|||EMAIL_ADDRESS|||", "<|endoftext|>"]
+    first_token, other_tokens = (
+        "|||IP_ADDRESS|||",
+        [*SPACES, "|||EMAIL_ADDRESS|||", "<|endoftext|>"],
+    )
     unused = [f"[unused{number}]" for number in range(83)]
     return {
         "kind": "byte_pair",
-        "vocabulary": [first, *tokens, *others, *special, *unused],
+        "vocabulary": [first_token, *tokens, *other_tokens, *special, *unused],
         "merges": list(merges),
         "add_prefix_space": False,
         "special_tokens": {
@@ -99,7 +102,7 @@ def _modernbert():
             "mask": "[MASK]",
         },
         "pair_separators": 1,
-        "added_tokens": [first, *others, *unused],
+        "added_tokens": [first_token, *other_tokens, *unused],
         "compose": True,
         "space_before_first_word": False,
     }
@@ -109,14 +112,20 @@ def _eurobert():
     tokens, merges = _byte_pairs()
     added = [f"<|reserved_special_token_{number}|>" for number in range(20)]
     # No merge produces this token, so it is only found as a whole word.
-    whole = "Ġhello"
-    begin, end, mask = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
+    whole_word = "Ġhello"
+    start_token, end_token, mask_token = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
     return {
         "kind": "byte_pair",
-        "vocabulary": [*tokens, whole, begin, end, mask, *added],
+        "vocabulary": [*tokens, whole_word, start_token, end_token, mask_token, *added],
         "merges": list(merges),
         "add_prefix_space": False,
-        "special_tokens": {"pad": end, "unk": end, "cls": begin, "sep": end, "mask": mask},
+        "special_tokens": {
+            "pad": end_token,
+            "unk": end_token,
+            "cls": start_token,
+            "sep": end_token,
+            "mask": mask_token,
+        },
         "pair_separators": 1,
         "mask_takes_space": False,
         "added_tokens": added,

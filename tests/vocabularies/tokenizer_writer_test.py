@@ -123,8 +123,8 @@ def test_random_tokenizer_files_round_trip(kind, count, tmp_path):
         ids = [
             index for index in range(len(tokenizer.vocabulary)) if index != tokenizer.unk_token_id
         ]
-        kept = [index for index in ids if restored.decode([index], skip_special_tokens=True)]
-        assert kept == [
+        decodable = [index for index in ids if restored.decode([index], skip_special_tokens=True)]
+        assert decodable == [
             index for index in ids if tokenizer.decode([index], skip_special_tokens=True)
         ]
         if seed % 2:

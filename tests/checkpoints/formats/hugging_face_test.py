@@ -309,12 +309,12 @@ def test_small_vocabulary_warns(tmp_path):
 
 def test_shards_are_read(tmp_path):
     model = save_with_transformers("BertModel", tmp_path)
-    whole = get_weights(Backbone.from_preset(tmp_path))
+    weights = get_weights(Backbone.from_preset(tmp_path))
     (tmp_path / "model.safetensors").unlink()
     model.save_pretrained(tmp_path, max_shard_size="2KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
     assert not (tmp_path / "model.safetensors").exists()
-    for expected, actual in zip(whole, get_weights(Backbone.from_preset(tmp_path)), strict=True):
+    for expected, actual in zip(weights, get_weights(Backbone.from_preset(tmp_path)), strict=True):
         np.testing.assert_array_equal(expected, actual)
 
 

@@ -57,10 +57,10 @@ def test_rows_depend_only_on_seed(kind):
 @pytest.mark.parametrize("kind", [*PAIR_FORMATS, "document_sentences"])
 def test_shards_partition_the_rows(kind):
     documents = plain_pairs.make_corpus(20)
-    (whole,) = as_tuples(generate_shards(documents, sequence_format=kind))
+    (all_rows,) = as_tuples(generate_shards(documents, sequence_format=kind))
     shards = as_tuples(generate_shards(documents, 3, sequence_format=kind))
     assert all(shards)
-    assert collections.Counter(whole) == collections.Counter(
+    assert collections.Counter(all_rows) == collections.Counter(
         row for shard in shards for row in shard
     )
 

@@ -34,25 +34,25 @@ def next_sentence_pairs(documents, index, random, max_tokens, short_seq_probabil
         while unused and sum(map(len, chunk)) < target:
             chunk.append(unused.pop(0))
         num_first = random.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
-        first, rest = chunk[:num_first], chunk[num_first:]
+        first, remaining = chunk[:num_first], chunk[num_first:]
         first_tokens = [token for sentence in first for token in sentence]
         is_random = len(chunk) == 1 or random.random() < 0.5
         if is_random:
-            unused = rest + unused
+            unused = remaining + unused
             second_tokens = _random_segment(documents, index, random, target - len(first_tokens))
         else:
-            second_tokens = [token for sentence in rest for token in sentence]
+            second_tokens = [token for sentence in remaining for token in sentence]
         truncate(first_tokens, second_tokens, max_tokens, random)
         yield first_tokens, second_tokens, int(is_random)
 
 
 def _random_segment(documents, index, random, length):
     for _ in range(10):
-        other = random.randint(0, len(documents) - 1)
-        if other != index:
+        other_index = random.randint(0, len(documents) - 1)
+        if other_index != index:
             break
     tokens = []
-    for sentence in documents[other][random.randint(0, len(documents[other]) - 1) :]:
+    for sentence in documents[other_index][random.randint(0, len(documents[other_index]) - 1) :]:
         tokens += list(sentence)
         if len(tokens) >= length:
             break

@@ -138,9 +138,9 @@ def serialize_example(features, **floats):
 def test_unmasked_rows_round_trip(tmp_path, kind):
     rows = make_instances(kind)
     path = write_rows(tmp_path / "a.tfrecord", rows, make_encoder(masked=False))
-    read = split_rows(read_batches(path, vocabulary_size=len(TOKENS)))
-    assert len(read) == len(rows)
-    for features, row in zip(read, rows, strict=True):
+    loaded = split_rows(read_batches(path, vocabulary_size=len(TOKENS)))
+    assert len(loaded) == len(rows)
+    for features, row in zip(loaded, rows, strict=True):
         length = len(row.token_ids)
         assert features["padding_mask"].sum() == length
         for name in ("token_ids", "segment_ids"):
@@ -158,8 +158,8 @@ def test_unmasked_rows_round_trip(tmp_path, kind):
 @pytest.mark.parametrize("masked", [False, True])
 def test_batch_shapes_and_dtypes(tmp_path, masked):
     path = write_rows(tmp_path / "a.tfrecord", make_instances(), make_encoder(masked))
-    read = read_batches(path, drop_remainder=True, shuffle_seed=0)
-    assert len(read) == len(make_instances()) // 4
+    loaded = read_batches(path, drop_remainder=True, shuffle_seed=0)
+    assert len(loaded) == len(make_instances()) // 4
     token_shape, mask_shape = ((4, LENGTH), (4, 4))
     expected = {
         "token_ids": (token_shape, "int32"),
@@ -172,7 +172,7 @@ def test_batch_shapes_and_dtypes(tmp_path, masked):
         expected["mask_weights"] = (mask_shape, "float32")
     else:
         expected["word_starts"] = (token_shape, "bool")
-    for batch in read:
+    for batch in loaded:
         assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == expected
 
 
@@ -182,8 +182,8 @@ def test_shuffle_order_depends_on_seed(tmp_path):
         write_rows(tmp_path / f"{shard}.tfrecord", rows[shard::3], make_encoder(masked=False))
 
     def read_order(**options):
-        read = split_rows(read_batches(tmp_path / "*.tfrecord", **options))
-        return [tuple(row["token_ids"]) for row in read]
+        loaded = split_rows(read_batches(tmp_path / "*.tfrecord", **options))
+        return [tuple(row["token_ids"]) for row in loaded]
 
     file_order, shuffled = read_order(), read_order(shuffle_seed=1)
     assert file_order != shuffled
@@ -208,14 +208,14 @@ def test_each_record_is_read_once(tmp_path, monkeypatch):
         rows = make_instances()[:count]
         path = write_rows(tmp_path / f"{count}.tfrecord", rows, make_encoder(masked=False))
         for buckets, seed in itertools.product((None, (8, LENGTH)), (None, 1)):
-            read = pretraining_batches(
+            loader = pretraining_batches(
                 path, batch_size=2, sequence_length=LENGTH, buckets=buckets, shuffle_seed=seed
             )
-            actual = unpadded_ids(read)
+            actual = unpadded_ids(loader)
             expected = [tuple(row.token_ids) for row in rows]
             assert sorted(itertools.chain(*actual)) == sorted(expected)
             for first in range(len(actual) + 1):
-                assert unpadded_ids(read.epoch(0, first)) == actual[first:]
+                assert unpadded_ids(loader.epoch(0, first)) == actual[first:]
 
 
 @pytest.mark.parametrize("masked", [False, True])

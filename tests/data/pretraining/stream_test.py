@@ -63,10 +63,10 @@ def take(dataset, count):
 
 def assert_same(batches, expected):
     assert len(batches) == len(expected)
-    for batch, other in zip(batches, expected, strict=True):
-        assert set(batch) == set(other)
+    for batch, expected_batch in zip(batches, expected, strict=True):
+        assert set(batch) == set(expected_batch)
         for name, value in batch.items():
-            np.testing.assert_array_equal(value, other[name], err_msg=name)
+            np.testing.assert_array_equal(value, expected_batch[name], err_msg=name)
 
 
 def unmasked_ids(batch):
@@ -223,15 +223,15 @@ def test_completed_shards_form_the_whole_batch(files, unit, packed):
         lambda *shard, **options: list(records.first_batches(3, *shard, **options)),
     ):
         shards = [read((number, 3), return_shards=True) for number in range(3)]
-        whole = []
+        completed = []
         for parts in zip(*shards, strict=True):
             # The number of selected tokens before a shard is enough to complete it.
             num_selected_before = np.cumsum([0, *(part.num_selected for part in parts)])
             parts = [
                 part.complete(n) for part, n in zip(parts, num_selected_before[:-1], strict=True)
             ]
-            whole.append({name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
-        assert_same(whole, read())
+            completed.append({name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
+        assert_same(completed, read())
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -105,16 +105,16 @@ def test_file_bytes_match_tensorflow(tmp_path):
 def test_changed_or_missing_bytes_raise(tmp_path):
     file = io.BytesIO()
     write_records(file, [b"first", b"second"])
-    whole = file.getvalue()
+    content = file.getvalue()
     path = tmp_path / "a.tfrecord"
-    for index in range(len(whole)):
-        path.write_bytes(whole[:index] + bytes([whole[index] ^ 4]) + whole[index + 1 :])
+    for index in range(len(content)):
+        path.write_bytes(content[:index] + bytes([content[index] ^ 4]) + content[index + 1 :])
         number = int(index >= 16 + len(b"first"))
         with pytest.raises(
             ValueError, match=rf"a\.tfrecord, record {number}: truncated or corrupt"
         ):
             list(read_records(str(path)))
-    for end in set(range(1, len(whole))) - {16 + len(b"first")}:
-        path.write_bytes(whole[:end])
+    for end in set(range(1, len(content))) - {16 + len(b"first")}:
+        path.write_bytes(content[:end])
         with pytest.raises(ValueError, match="truncated"):
             count_records(str(path))

@@ -28,10 +28,10 @@ def test_documents_round_trip(tmp_path):
     assert store.num_tokens == sum(len(s) for document in documents for s in document)
     for stored, document in zip(store, documents, strict=True):
         assert len(stored) == len(document)
-        for whole, single, sentence in zip(stored, range(len(document)), document, strict=True):
-            np.testing.assert_array_equal(whole, sentence)
-            np.testing.assert_array_equal(stored[single], sentence)
-            assert whole.dtype == np.int32
+        for iterated, index, sentence in zip(stored, range(len(document)), document, strict=True):
+            np.testing.assert_array_equal(iterated, sentence)
+            np.testing.assert_array_equal(stored[index], sentence)
+            assert iterated.dtype == np.int32
     np.testing.assert_array_equal(store[-1][-1], documents[-1][-1])
 
 
