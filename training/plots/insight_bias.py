@@ -71,7 +71,7 @@ class ClassifierBias:
         report.add("Direction of the changes", blocks, swap_directions=numbers)
 
     def errors_first(self, order: Sequence[int], examples: int) -> list[int]:
-        """Reorders examples so that about half of the shown examples are errors.
+        """Reorders examples so that up to half of the shown examples are errors.
 
         Args:
             order: The indices of the examples.

@@ -63,8 +63,8 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
 def _last_drawn(lengths: Sequence[int]) -> int:
     """Returns the maximum length to draw, so that a few long sequences do not flatten the rest.
 
-    It is twice the length of the 98th percentile, or the maximum length if it is shorter. In files
-    with fewer than 50 sequences, only the longest sequence counts as an outlier.
+    It is twice the 98th percentile, or the maximum length if that is smaller. In files with fewer
+    than 100 sequences, only the longest sequence counts as an outlier.
     """
     longest = max(length for length, count in enumerate(lengths) if count)
     total = sum(lengths)

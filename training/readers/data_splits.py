@@ -70,8 +70,9 @@ def hold_out_tenth(
     count = min(max(tenth, min_rows) if accept_few else tenth, len(divisible) // 2)
     if count < min_rows:
         raise ValueError(
-            f"{path} must have at least {10 * min_rows} {unit} to hold out a tenth, and classes "
-            f"must have more than one. Received: {len(strata)} {unit}. Otherwise, pass --dev_file"
+            f"{path} must have at least {10 * min_rows} {unit} to hold out a tenth, and at least "
+            f"{2 * min_rows} in classes with more than one. Received: {len(strata)} {unit}, "
+            f"{len(divisible)} of them in such classes. Otherwise, pass --dev_file"
         )
     sample = stratified_sample([strata[index] for index in divisible], count)
     held_out = [divisible[index] for index in sample]

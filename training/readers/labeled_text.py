@@ -260,7 +260,8 @@ def read_labeled_text(
     Warns:
         UserWarning: If labels only differ in case or in the notation of a number, if a label
             usually stands for a missing value, if labels look like scores or like lists of labels,
-            if many classes have a single row, or if the first row may be a header.
+            if the file has many classes for its number of rows, or if the first row may be a
+            header.
 
     Raises:
         MissingColumnError: If one of the columns is missing.

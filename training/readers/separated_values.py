@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads CSV and TSV: RFC 4180, files saved by Excel, and TSV without quotes.
 
-We use the module csv instead of pyarrow or pandas. They drop single quotation marks inside quoted
-cells, turn the label `01` into a number and the text `NA` into a missing value, and do not report
-the line number of invalid rows.
+We use the module csv instead of pyarrow or pandas. They drop inner quotes that are not doubled,
+turn the label `01` into a number and the text `NA` into a missing value, and do not report the line
+number of invalid rows.
 """
 
 from __future__ import annotations
