@@ -244,7 +244,7 @@ def test_invalid_collections_raise(tmp_path, caplog):
     qrels.write_text("q1\t0\td1\t1\nq1\t0\td9\t1\nq9\t0\td1\t1\n")
     with caplog.at_level("WARNING", logger="absl"):
         assert read_collection(tmp_path).qrels == {"q1": {"d1": 1}}
-    assert "2 of 3 qrels are for queries or documents" in caplog.text
+    assert "2 of 3 qrels are for unknown queries or documents" in caplog.text
     qrels.write_text("q9\t0\td1\t1\n")
     with pytest.raises(ValueError, match=r"must be for queries in .* Received: 1 other"):
         read_collection(tmp_path)
