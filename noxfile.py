@@ -49,9 +49,9 @@ BEAM = "apache-beam==2.77.0"
 S3 = ("boto3==1.43.117", "moto[s3]==5.2.5")
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
 # On JAX, and partly on TensorFlow, tests spend most of their time compiling programs that run only
-# a few times. The first two flags are the ones that JAX sets for programs whose optimization costs
-# more than it saves. XLA's emitters of fused loops take half of the remaining time.
-# `XLA_FLAGS=--help` describes the flags. Operations and a training step are tested without them.
+# a few times. JAX sets the first two flags itself for programs whose optimization costs more than
+# it saves. XLA's emitters of fused loops take half of the remaining time. `XLA_FLAGS=--help`
+# describes the flags. Operations and a training step are tested without them.
 UNOPTIMIZED = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false",
@@ -155,8 +155,7 @@ def run_pytest(
             "KERAS_BACKEND": "tensorflow",
             # OpenMP threads wait by spinning, so more threads than cores slow down all threads.
             "OMP_NUM_THREADS": "1",
-            # Container images often set this. Each process of a test would then compile all
-            # modules.
+            # Container images often set this. Each test process would then compile all modules.
             "PYTHONDONTWRITEBYTECODE": "",
             **environment,
         },

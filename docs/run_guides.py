@@ -85,7 +85,7 @@ def run_cells(cells: list[Any], *, small: bool = False) -> Iterator[tuple[Any, s
 
 
 def _run(source: str, namespace: dict[str, Any]) -> None:
-    """Runs code as in a notebook, which prints the value of a final expression."""
+    """Runs code like a notebook. If it ends with an expression, prints the value."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "<guide>", "exec"), namespace)

@@ -127,7 +127,7 @@ def pages() -> dict[str, str]:
         "",
         "```bash",
         "keras-bert                          # lists the commands",
-        "keras-bert COMMAND --help           # lists the flags of a command",
+        "keras-bert COMMAND --help           # lists the command's flags",
         "keras-bert COMMAND --flag=value     # runs a command",
         "```",
         "",

@@ -27,7 +27,7 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The content of a recipe file.
+    """A parsed recipe.
 
     Attributes:
         name: Recipe name.

@@ -216,7 +216,7 @@ def list_bases(name: Name) -> list[str]:
 
 
 def inherited(name: Name, documented: Mapping[str, str]) -> str:
-    """Returns a table of a public class's inherited methods, or `""` without inherited methods.
+    """Returns a table of inherited methods, or `""` for a class without inherited methods.
 
     Args:
         name: The class.

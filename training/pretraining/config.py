@@ -76,7 +76,7 @@ class TextOptions(CommandConfig):
         vocabulary: The tokenizer: a vocab.txt, or a directory with the files of any tokenizer.
             Empty trains a tokenizer of the model's type on input_files.
         vocabulary_size: Size of the vocabulary if it is trained.
-        records: Directory of existing records; {length} in the path is replaced by a phase's
+        records: Directory of existing records. {length} in the path is replaced by a phase's
             sequence length. Empty creates records from input_files.
         dev_records: Directory of existing validation records, with {length} as in records.
         dev_batches: Number of validation batches to score.
@@ -176,8 +176,8 @@ class TaskOptions(CommandConfig):
 
     Args:
         objective: One of masked_lm (also predicts pair labels if sequence_format has them),
-            replaced_token (ELECTRA; model is the discriminator) and distillation (model is the
-            student).
+            replaced_token (ELECTRA, with model as the discriminator) and distillation (with model
+            as the student).
         generator_size: For replaced_token, ratio of the generator's hidden size to the model's
             hidden size. An init_preset's generator keeps its size.
         discriminator_weight: For replaced_token, weight of the discriminator's loss.

@@ -91,7 +91,7 @@ class Optimization(CommandConfig):
             time.
         optimizer: One of adam_weight_decay (the original BERT optimizer, without bias correction),
             adamw, stable_adamw (AdamW that lowers a tensor's learning rate when its gradient
-            suddenly grows; usually with clip_norm=0) and lamb.
+            suddenly grows, usually with clip_norm=0) and lamb.
         learning_rate: Peak learning rate.
         schedule: Learning rate schedule, one of linear, bert (jumps after the warmup), electra (no
             jump) and trapezoidal (constant between warmup and decay). Empty uses the optimizer's

@@ -39,8 +39,8 @@ class CorpusOptions(CommandConfig):
             sentences), jsonl (a JSON object per line), parquet (a document per row) and auto (jsonl
             for .jsonl and .ndjson, parquet for .parquet, and otherwise sentences).
         document_ends: What separates documents in a file: blank_lines, files (only the end of the
-            file) or wikitext (headings such as " = Title = " in the WikiText data sets; the
-            headings are removed).
+            file) or wikitext (headings such as " = Title = " in the WikiText data sets). Headings
+            are removed.
         field: Key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, used to split paragraphs into sentences.
         lowercase: Whether the tokenizer lowercases text and strips accents. By default, it is

@@ -59,8 +59,8 @@ class TextLimits:
         """Counts the tokens in each example.
 
         Returns:
-            A dict for each example. `num_tokens` is the number of tokens, including special tokens;
-            with choices, it counts the longest choice. `is_cut` is whether the model truncates the
+            A dict for each example. `num_tokens` is the number of tokens, including special tokens.
+            With choices, it counts the longest choice. `is_cut` is whether the model truncates the
             example.
         """
         texts = [_texts(row) for row in rows]

@@ -25,7 +25,7 @@ def test_recipe_docstring_has_command_and_score(name):
     # The docstring has the hardware, the time and the score, or a note that the recipe was not run.
     words = " ".join(module.__doc__.split())
     if not re.search(r"[Nn]ot run here", words):
-        assert re.search(r"\d minutes|\d s on", words)
+        assert re.search(r"Time: \d+ (?:minutes|s)\b", words)
         assert re.search(r"Recorded: \d+ \w+ 20\d\d, commit [0-9a-f]{7}\.", words)
     assert "README" not in words
 

@@ -5,7 +5,7 @@
 
 Score and time: not run here.
 Published score (test set): MNLI 84.6 / 83.4, QQP F1 71.2, QNLI 90.5, SST-2 93.5, CoLA 52.1, STS-B
-85.8, MRPC F1 88.9, RTE 66.4; average 79.6.
+85.8, MRPC F1 88.9, RTE 66.4. Average 79.6.
 Hardware: one GPU.
 """
 

@@ -6,7 +6,7 @@
 Score: Matthews correlation 24.1 ± 4.8 on the development set after the last epoch, the mean
 of seeds 1, 2 and 3 with its 95% interval.
 Time: 3 minutes per seed.
-Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
+Hardware: two CPU cores, shared with other work, with TensorFlow in mixed_bfloat16.
 Recorded: 21 November 2026, commit ef97f29.
 """
 

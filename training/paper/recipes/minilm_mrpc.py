@@ -6,7 +6,7 @@
 Score: accuracy 79.6 ± 0.9 and F1 85.9 ± 0.5 on the development set after the last epoch, the mean
 of seeds 1, 2 and 3 with its 95% interval.
 Time: 6 minutes per seed.
-Hardware: two CPU cores, shared with other work; TensorFlow, mixed_bfloat16.
+Hardware: two CPU cores, shared with other work, with TensorFlow in mixed_bfloat16.
 Recorded: 21 November 2026, commit ef97f29.
 """
 
