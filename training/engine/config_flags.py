@@ -41,7 +41,7 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 
 def define_recipe_flag(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines `--recipe`. Call it when a command runs, because all commands share this name."""
-    description = "Recipe name, the name of its file in training/paper/recipes without .py."
+    description = "Name of a recipe, without .py. Recipes are in training/paper/recipes."
     flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
 
 
