@@ -78,7 +78,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         if path and not is_there(Path(path)):
             raise FileNotFoundError(f"{path} does not exist")
     if not config.data_file:
-        raise ValueError("--data_file must be a labeled file. Received: none")
+        raise ValueError("--data_file must be a labeled file. Received: no --data_file")
     with output_folder.report_folders(config):
         return _evaluate(config, files)
 

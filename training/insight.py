@@ -7,7 +7,7 @@
         --data_file=wikitext-2.valid.tokens --crows_pairs=crows_pairs_anonymized.csv \\
         --report_dir=report
 
-The model is the `.keras` file of a task, or a masked LM as a preset, a checkpoint directory or
+The model is a task's `.keras` file, or a masked LM as a preset, a checkpoint directory or
 `hf://...`. The data file must suit the task's evaluation: labeled text (TSV, CSV, JSON Lines),
 SQuAD's JSON, CoNLL columns, SWAG's CSV or CODAH's TSV. For a masked LM, it may also contain lines
 of text.
@@ -54,7 +54,7 @@ _LABEL_FLAGS = ("label", "label_map", "skip_labels", "multi_label", "regression"
 def main(config: InsightConfig) -> None:
     for name in ("model", "data_file", "report_dir"):
         if not getattr(config, name):
-            raise ValueError(f"--{name} must be a path. Received: none")
+            raise ValueError(f"--{name} must be a path. Received: no --{name}")
     program.require(("matplotlib",), "training")
     program.import_quietly()
     print(write_report(config))
@@ -167,7 +167,7 @@ def _load(path: str, flag: str) -> Any:
 
 
 class _MaskedWords:
-    """Provides the methods of a job for masked LMs, because no job fine-tunes them."""
+    """Stands in for a job with masked LMs, because no job fine-tunes them."""
 
     @staticmethod
     def read_insight_inputs(config: InsightConfig, model: Any) -> InsightRows:

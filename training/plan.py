@@ -300,7 +300,7 @@ def plan(config: PlanConfig) -> str:
 
 
 def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
-    """Counts the parameters of an encoder with the head for an objective."""
+    """Counts an encoder's parameters, including the head for an objective."""
     from keras_bert import Backbone, MaskedLM, TextClassifier
 
     from .costs import model_flops

@@ -464,7 +464,8 @@ def load_model(model: str) -> tuple[Any, RowFields]:
 
     Raises:
         FileNotFoundError: If the model does not exist.
-        ValueError: If the path is neither an export nor the `.keras` file of a task for text.
+        ValueError: If the path is neither an export nor a task's `.keras` file, or if the task does
+            not predict on text.
     """
     files = saved_models.model_files(model, exported=True)
     return _exported(files[0]) if files[0].is_dir() else _saved(files)

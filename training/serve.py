@@ -127,7 +127,7 @@ def listening(host: str, port: int) -> socket.socket:
         reason = str(error.strerror).partition(" (")[0]
         raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
     # asyncio sets TCP_NODELAY only if the socket has an explicit protocol. Without TCP_NODELAY, the
-    # end of a response waits 40 ms for the client to acknowledge its beginning.
+    # last packet of a response waits 40 ms for the client to acknowledge the previous packets.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
 
 
@@ -165,7 +165,7 @@ def named_models(model: str) -> dict[str, str]:
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
         match = _NAMED.fullmatch(part)
-        if match is None or _is_path(part, match[2]):  # a member of an ensemble
+        if match is None or _is_path(part, match[2]):  # `part` is an ensemble member.
             paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
         name, path = match.groups()

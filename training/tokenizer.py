@@ -88,7 +88,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     from .pretraining.tokenizer_source import NO_LIMIT, family_options, make_tokenizer
 
     if not config.output_dir:
-        raise ValueError("--output_dir must be a directory. Received: none")
+        raise ValueError("--output_dir must be a directory. Received: no --output_dir")
     paths = config.paths()
     folder = Path(config.output_dir)
     architecture = named_architecture(config.model) if config.model else None
@@ -112,7 +112,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
 def main(config: TokenizerConfig) -> None:
     program.import_quietly()
     if not config.output_dir:
-        raise ValueError("--output_dir must be a directory. Received: none")
+        raise ValueError("--output_dir must be a directory. Received: no --output_dir")
     with output_folder.lock_output_dir(config.output_dir, command="tokenizer", once=True):
         paths = train_tokenizer(config)
     for path in paths:

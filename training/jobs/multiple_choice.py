@@ -77,7 +77,9 @@ def read_data(config: ChoiceConfig) -> JobData:
             file, the line and the field.
     """
     if not config.train_file:
-        raise ValueError("--train_file must be a file of texts with choices. Received: none")
+        raise ValueError(
+            "--train_file must be a file of texts with choices. Received: no --train_file"
+        )
     files = filter(None, (config.train_file, config.dev_file, config.test_file))
     check_choice_files(config, *(config.path(name, "a file of choices") for name in files))
     train = _read(config, config.train_file, labeled=True)

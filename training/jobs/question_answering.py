@@ -121,7 +121,7 @@ def read_data(config: SquadConfig) -> SquadData:
             question.
     """
     if not config.train_file:
-        raise ValueError("--train_file must be a file of questions. Received: none")
+        raise ValueError("--train_file must be a file of questions. Received: no --train_file")
     if bool(config.dev_file) == bool(config.train_articles):
         raise ValueError(
             f"pass either --dev_file or --train_articles. Received: "
@@ -247,7 +247,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if unanswered and len(unanswered) == len(golds.questions):
         raise ValueError(
             f"{config.predictions} must have answers to the questions in {config.data_file}. "
-            "Received: no answer with the id of a question"
+            "Received: only answers with other ids"
         )
     if unanswered:
         logging.warning(

@@ -96,7 +96,7 @@ class InsightConfig(TextColumns, WordColumns):
     """The model, the data, and the contents of the report.
 
     Args:
-        model: The .keras file of a task, or a masked LM as a preset, a checkpoint directory or
+        model: A task's .keras file, or a masked LM as a preset, a checkpoint directory or
             hf://...
         data_file: A file that suits the task's evaluation. For a masked LM, a text file.
         report_dir: Directory for index.html, insight.json and the figures.

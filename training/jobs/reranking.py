@@ -45,7 +45,7 @@ class RerankConfig(FineTuningConfig):
     """Re-ranking of BM25 results with an encoder that reads query and document together.
 
     Args:
-        data_dir: Directory of a collection: Cranfield (cran.all.1400, cran.qry, cranqrel), BEIR
+        data_dir: Directory with a collection: Cranfield (cran.all.1400, cran.qry, cranqrel), BEIR
             (corpus.jsonl, queries.jsonl, qrels/train.tsv, qrels/test.tsv) or MS MARCO
             (collection.tsv, queries.train.tsv, qrels.train.tsv, qrels.dev.tsv).
         documents: The file of the documents in data_dir, TSV or JSON Lines with an ID and a text.

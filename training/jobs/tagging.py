@@ -102,7 +102,7 @@ def read_data(config: TaggedFilesConfig) -> TaggingData:
     """
     if not config.train_file:
         raise ValueError(
-            "--train_file must be a file of words and labels in columns. Received: none"
+            "--train_file must be a file of words and labels in columns. Received: no --train_file"
         )
     files = filter(None, (config.train_file, config.dev_file, config.test_file))
     config.check_word_files(*(config.path(name, "a file of words") for name in files))

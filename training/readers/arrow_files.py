@@ -50,7 +50,7 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
 
     Args:
         path: A file, a directory with the files of one split or written by `save_to_disk`, or one
-            split of a directory: `folder/train` for `folder/train/*.parquet` or
+            of a directory's splits: `folder/train` for `folder/train/*.parquet` or
             `folder/data/train-00000-of-00001.parquet`.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
 

@@ -122,7 +122,7 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
         if num_repeated:
             most = counts.most_common(1)[0]
             messages.append(
-                f"{name}: {_share(num_repeated, len(keys))} repeat the text of a different row. "
+                f"{name}: {_share(num_repeated, len(keys))} repeat a different row's text. "
                 f"For example, {excerpt(most[0][0])} occurs {most[1]} times"
             )
         if rows.labels is not None:

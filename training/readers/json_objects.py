@@ -17,7 +17,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # How to convert lists, which are not supported
 _CONVERT_LISTS = (
-    ". If the file has lists of a text and a label, this makes objects of them: "
+    ". If the file has lists with a text and a label, this makes objects of them: "
     """python -c "import json; [print(json.dumps({{'text': text, 'label': label}})) """
     """for text, label in {rows}]" > train.jsonl"""
 )

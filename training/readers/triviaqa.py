@@ -113,7 +113,7 @@ def read_answers(content: Any, path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def first_words(text: str, count: int) -> str:
-    """Returns the start of a text, up to and including its `count`-th word.
+    """Returns the first `count` words of a text, or the whole text for 0.
 
     Example:
 

@@ -45,7 +45,7 @@ def test_findings_report_duplicates_and_leaks():
     dev = Rows([("C",), ("e",)], ["x", "y"])
     messages = findings({"train": train, "dev": dev})
     assert messages == [
-        "train: 2 of 5 rows (40.0%) repeat the text of a different row. For example, 'a b' occurs "
+        "train: 2 of 5 rows (40.0%) repeat a different row's text. For example, 'a b' occurs "
         "2 times",
         "train: 2 of 5 rows (40.0%) have a text that occurs with different labels, such as 'c' "
         "with ['x', 'y']",
