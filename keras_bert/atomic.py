@@ -42,7 +42,7 @@ def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Pat
     locks, abandoned directories are not removed.
 
     Args:
-        parent: An existing directory, in which the scratch directory is created.
+        parent: The existing directory to create the scratch directory in.
         name: Part of the scratch directory's name, for example the name of the file to write.
     """
     remove_abandoned(parent)

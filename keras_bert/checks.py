@@ -95,7 +95,7 @@ NON_NEGATIVE = NumberRange(at_least=0)
 # For example a dropout rate. A rate of 1 would drop everything.
 PROPER_FRACTION = NumberRange(at_least=0, below=1)
 FRACTION = NumberRange(at_least=0, at_most=1)
-# For example the fraction of tokens to mask
+# For example the fraction of tokens to mask. A fraction of 0 would mask no token.
 POSITIVE_FRACTION = NumberRange(above=0, at_most=1)
 INTEGER = NumberRange(integer=True)
 POSITIVE_INT = NumberRange(above=0, integer=True)
@@ -176,7 +176,7 @@ def shorten_repr(value: object) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Suggests the known name that is most similar to `name`.
+    """Suggests the known name most similar to `name`.
 
     Returns a sentence that starts with a space, or an empty string if no name is similar.
 
@@ -190,7 +190,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issues a warning that is attributed to the calling code outside this package."""
+    """Issues a warning attributed to the calling code outside this package."""
     package = __name__.partition(".")[0]
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:

@@ -11,8 +11,8 @@ _CLASSES = ("num_classes", "class_names")
 _LENGTH = ("sequence_length",)
 _ENCODER_DROPOUT = ("encoder_dropout",)
 
-# From the names in `transformers`, its `TrainingArguments` and example scripts, the original BERT
-# code and KerasHub, to the names in this library
+# Maps names in `transformers`, its `TrainingArguments` and example scripts, the original BERT code
+# and KerasHub to the names in this library.
 _OUR_NAMES: dict[str, tuple[str, ...]] = {
     "num_labels": _CLASSES,
     "id2label": ("class_names",),
@@ -72,7 +72,7 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
 
     Returns:
         Sentences that start with a space, for example `" Use num_classes or class_names instead of
-        num_labels."`. An empty string if there is no suggestion.
+        num_labels."`. An empty string without suggestions.
 
     Example:
 

@@ -71,10 +71,9 @@ def export_task(
             OpenVINO model is quantized by NNCF. ONNX and LiteRT models are quantized by ONNX
             Runtime and TensorFlow, with static weights and dynamic activations. Evaluate an int8
             model before serving, because its predictions differ.
-        calibration: About 300 texts that are similar to the served texts. For a text pair
-            classifier, pass pairs of texts. For a question answerer, pass (question, passage)
-            pairs. Required for an int8 SavedModel or OpenVINO model. Not supported by the other
-            formats.
+        calibration: About 300 texts similar to the served texts. For a text pair classifier, pass
+            pairs of texts. For a question answerer, pass (question, passage) pairs. Required for an
+            int8 SavedModel or OpenVINO model. Not supported by the other formats.
         pair: Whether a classifier accepts text pairs.
         text: Whether an OpenVINO model accepts text instead of ids. A SavedModel always accepts
             text. ONNX and LiteRT models cannot.
@@ -252,7 +251,7 @@ def _calibration_rows(
     if calibration is None or isinstance(calibration, str) or not len(calibration):
         raise ValueError(
             f"format={format!r} with dtype='int8' requires calibration, about 300 texts or text "
-            f"pairs that are similar to the served texts. Received: {calibration!r}"
+            f"pairs similar to the served texts. Received: {calibration!r}"
         )
     rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in calibration)
     for index, row in enumerate(rows):

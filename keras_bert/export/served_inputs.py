@@ -194,9 +194,9 @@ def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
 def may_have_padding(values: tf.Tensor) -> tf.Tensor:
     """Returns which examples a server may have padded, bool `(batch,)`.
 
-    A server pads all rows of a request with the first element of its first row. So row i may be
-    padded if there is a row j ≤ i such that rows j to i all end in the first element of row j. Rows
-    with one element are not padded, and neither is a batch with a single row.
+    A server pads all rows in a request with the first element of the first row. So row i may be
+    padded if, for some row j ≤ i, rows j to i all end in the first element of row j. Rows with one
+    element are not padded, and neither is a batch with a single row.
     """
     values = _flat_rows(values)
     first, last = values[:, :1], values[:, -1:]

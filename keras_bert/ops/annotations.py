@@ -15,7 +15,8 @@ Shape: TypeAlias = Any
 # The integer range is symmetric, so 0 stands for 0.
 LARGEST = 127
 # Kernels use only 7 bits, like ONNX Runtime's `reduce_range`. Without VNNI, x86 CPUs multiply
-# unsigned by signed bytes and add pairs of the results in 16 bits, so 8 bits could overflow.
+# unsigned by signed bytes and add pairs of products in 16 bits. With 8 bits, the sums could
+# saturate.
 LARGEST_IN_KERNEL = 64
 
 

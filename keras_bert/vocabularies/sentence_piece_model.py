@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class PieceType(enum.IntEnum):
-    """The type of a SentencePiece piece."""
+    """The type of a piece in a SentencePiece model."""
 
     NORMAL = 1
     UNKNOWN = 2
