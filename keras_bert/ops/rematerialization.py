@@ -24,8 +24,8 @@ def rematerialize(
     Only the inputs are stored in between.
 
     Args:
-        function: Function of tensors. It may read variables and other tensors. The variables have
-            gradients, and the other tensors do not.
+        function: Function of tensors. It may read variables and other tensors, but only inputs and
+            variables get gradients.
         inputs: Float tensors.
         seed_generators: Seed generators that the function calls, at most once each. Their seeds are
             sampled here, so that both passes drop the same elements.

@@ -2,9 +2,10 @@
 """Computes the varlen layout, the places of sequences in an unpadded batch `(1, tokens, ...)`.
 
 The tokens of all sequences are concatenated, so matmuls, norms and all other operations on single
-tokens spend no time on padding. Attention depends on the sequences. A GPU kernel reads where each
-sequence starts (`cu_seqlens`). Otherwise, sequences of similar lengths form a few groups. Queries,
-keys and values are gathered into a padded tensor per group, and the results are gathered back.
+tokens spend no time on padding. Only attention must distinguish the sequences. A GPU kernel reads
+where each sequence starts (`cu_seqlens`). Otherwise, sequences of similar lengths form a few
+groups. Queries, keys and values are gathered into a padded tensor per group, and the results are
+gathered back.
 
 `keras_bert.ops.unpadding` decides which batches are unpadded.
 """

@@ -341,6 +341,6 @@ def _check_pre_tokenizer(
         raise tokenizer.error(
             "pre_tokenizer must have ALBERT's steps, WhitespaceSplit and a Metaspace that starts "
             f"every text with {BLANK}. After the normalizers Precompiled, Strip (right) and "
-            "Replace (runs of spaces), it must have only the Metaspace. Received: "
+            "Replace (runs of spaces), WhitespaceSplit is optional. Received: "
             f"{describe_steps(steps)}"
         )

@@ -47,8 +47,7 @@ ALL_FILES = (
     ADDED_FILE,
     NAMES_FILE,
 )
-"""All tokenizer files. A file that is not overwritten belongs to a different tokenizer.
-"""
+"""All tokenizer files. A file that is not overwritten belongs to a different tokenizer."""
 
 # Fields of this package that the transformers library ignores
 SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"

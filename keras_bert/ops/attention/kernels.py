@@ -85,7 +85,7 @@ class AttentionCase:
 
     @property
     def is_fusible(self) -> bool:
-        """Whether GPU kernels without bias and dropout support it."""
+        """Whether GPU kernels without support for bias and dropout can compute it."""
         return not self.bias and not self.dropout and self.has_capability(8, 0)
 
     def has_capability(self, *capability: int) -> bool:
