@@ -153,18 +153,18 @@ def class_ids(y_true: Any, y_pred: Any) -> Any:
 
 # Keras' metrics by the form of labels and predictions that they expect: two classes as 0 and 1 with
 # a probability, one-hot labels with probabilities, or IDs with probabilities
-_OF_TWO_CLASSES = (
+_BINARY_METRICS = (
     *(metrics.AUC, metrics.BinaryAccuracy, metrics.BinaryCrossentropy, metrics.BinaryIoU),
     *(metrics.Precision, metrics.PrecisionAtRecall, metrics.Recall, metrics.RecallAtPrecision),
     *(metrics.SensitivityAtSpecificity, metrics.SpecificityAtSensitivity),
     *(metrics.FalseNegatives, metrics.FalsePositives),
     *(metrics.TrueNegatives, metrics.TruePositives),
 )
-_OF_ONE_HOT = (
+_ONE_HOT_METRICS = (
     *(metrics.CategoricalAccuracy, metrics.CategoricalCrossentropy),
     *(metrics.TopKCategoricalAccuracy, metrics.FBetaScore, metrics.IoU),
 )
-_OF_IDS = (
+_SPARSE_METRICS = (
     *(metrics.SparseCategoricalAccuracy, metrics.SparseCategoricalCrossentropy),
     metrics.SparseTopKCategoricalAccuracy,
 )
@@ -211,7 +211,7 @@ class ClassificationMetric(keras.metrics.Metric):
             return metric.average == "micro" and metric.threshold is not None
         takes_columns = getattr(metric, "multi_label", False)
         has_class = getattr(metric, "class_id", None) is not None
-        return isinstance(metric, _OF_TWO_CLASSES) and not (takes_columns or has_class)
+        return isinstance(metric, _BINARY_METRICS) and not (takes_columns or has_class)
 
     def update_state(
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
@@ -222,7 +222,7 @@ class ClassificationMetric(keras.metrics.Metric):
             sample_weight = ops.reshape(ops.cast(sample_weight, self.dtype), (-1,))
         has_columns = len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] != 1
         ids = ops.reshape(class_ids(y_true, y_pred), (-1,))
-        if not has_columns and not isinstance(self.metric, _OF_IDS):
+        if not has_columns and not isinstance(self.metric, _SPARSE_METRICS):
             y_true = ops.one_hot(ids, num_classes)
         logits = ops.cast(ops.reshape(y_pred, (-1, num_classes)), self.dtype)
         columns = ops.reshape(y_true, (-1, num_classes)) if has_columns else y_true
@@ -242,7 +242,7 @@ class ClassificationMetric(keras.metrics.Metric):
         if isinstance(metric, keras.metrics.IoU):
             best = ops.argmax(logits, axis=-1) if metric.sparse_y_pred else values
             return ids if metric.sparse_y_true else columns, best
-        return ids if isinstance(metric, _OF_IDS) else columns, values
+        return ids if isinstance(metric, _SPARSE_METRICS) else columns, values
 
     def result(self) -> Any:
         return self.metric.result()
@@ -281,7 +281,7 @@ def compiled_metric(
     if name in ("accuracy", "acc") and not multi_label and not is_regression:
         return ClassAccuracy(name=metric)
     found = _BY_NAME[name](metric) if name in _BY_NAME else _as_metric(metric)
-    kinds = _OF_TWO_CLASSES + (() if multi_label else _OF_ONE_HOT + _OF_IDS)
+    kinds = _BINARY_METRICS + (() if multi_label else _ONE_HOT_METRICS + _SPARSE_METRICS)
     is_for_classes = isinstance(found, (*kinds, keras.metrics.FBetaScore))
     if is_regression:
         if not is_for_classes:
@@ -302,7 +302,7 @@ def compiled_metric(
             f"A metric for {'multiple labels' if multi_label else 'class IDs'} must be a "
             f'classification metric. Received: {found.name}. Pass for example "accuracy".'
         )
-    if num_classes is None and not isinstance(found, _OF_IDS):
+    if num_classes is None and not isinstance(found, _SPARSE_METRICS):
         raise ValueError(
             "If the number of classes differs between examples, a metric must accept class IDs. "
             f'Received: {found.name}. Pass for example "accuracy".'

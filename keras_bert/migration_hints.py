@@ -54,7 +54,7 @@ _OUR_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 # Hints for names without an equivalent, for example because a command reads the labels from files
-_ANSWERS = {
+_HINTS = {
     **dict.fromkeys(
         ("num_labels", "num_classes", "id2label", "label2id"),
         "The classes are inferred from the labels in the data.",
@@ -85,8 +85,8 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
         ours = [each for each in _OUR_NAMES.get(name, ()) if each in known]
         if ours:
             parts.append(f" Use {' or '.join(ours)} instead of {name}.")
-        elif name in _ANSWERS:
-            parts.append(f" {_ANSWERS[name]}")
+        elif name in _HINTS:
+            parts.append(f" {_HINTS[name]}")
     return "".join(parts)
 
 

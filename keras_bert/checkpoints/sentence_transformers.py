@@ -75,7 +75,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     fields = read_json(path) if path.exists() else {}
     with checkpoint_errors(path):
         check_needed(fields, {"truncate_dim": ()})
-    _warn_of_prompt(fields, path)
+    _warn_about_prompt(fields, path)
     return options
 
 
@@ -113,7 +113,7 @@ def other_head(folder: Path) -> str:
     )
 
 
-def _warn_of_prompt(fields: Mapping[str, Any], path: Path) -> None:
+def _warn_about_prompt(fields: Mapping[str, Any], path: Path) -> None:
     prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
     prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
     if prompt:

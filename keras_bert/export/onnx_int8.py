@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 # Outlier channels are scaled down to this multiple of the layer's median.
-_LARGEST_OF_MEDIAN = 2
+_MAX_MEDIAN_MULTIPLE = 2
 # Matches the second matmul in a feed-forward network. Layer names may end in a number.
 _FEED_FORWARD_OUTPUT = re.compile(r"/feed_forward(_\d+)?/output_projection")
 # Number and length of the random sequences for finding outlier channels
@@ -82,7 +82,7 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
         largest[node.input[1]] = np.maximum(largest.get(node.input[1], 0), maxima)
     for name, maxima in largest.items():
         typical = np.median(maxima[maxima > 0]) if maxima.any() else 1
-        scale = np.maximum(1, maxima / (_LARGEST_OF_MEDIAN * typical)).astype("float32")
+        scale = np.maximum(1, maxima / (_MAX_MEDIAN_MULTIPLE * typical)).astype("float32")
         kernel = numpy_helper.to_array(weights[name]) * scale[:, None]
         weights[name].CopyFrom(numpy_helper.from_array(kernel, name))
         model.graph.initializer.append(numpy_helper.from_array(1 / scale, f"{name}/inverse_scale"))

@@ -131,7 +131,7 @@ def features_of_ids(
         ids = {name: tf.identity(value) for name, value in ids.items()}
     token_ids = ids["token_ids"]
 
-    def any_of_row(values: tf.Tensor) -> tf.Tensor:
+    def any_in_example(values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(values, axis=list(range(1, rank)))
 
     # A server pads with the first element, so [CLS] after the first column is also padding.
@@ -140,7 +140,7 @@ def features_of_ids(
     is_token = is_first | ~is_padding
     checks = [
         (
-            any_of_row((value < 0) | (value >= limits[name])),
+            any_in_example((value < 0) | (value >= limits[name])),
             f"{name} must be at least 0 and below {limits[name]}",
         )
         for name, value in ids.items()
@@ -149,7 +149,7 @@ def features_of_ids(
     length = config.max_sequence_length
     checks.append(
         (
-            any_of_row(is_token[..., length:]),
+            any_in_example(is_token[..., length:]),
             f"token_ids must not be longer than the model's {length} positions",
         )
     )

@@ -56,7 +56,7 @@ class ServedOutputs:
     def _compute_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
-        ends = _ends_of_rows(mask)
+        ends = _example_lengths(mask)
         order = tf.argsort(ends, direction="DESCENDING", stable=True)
         ends = tf.gather(ends, order)
         # Chunk lengths are rounded up, and may exceed the length of the batch.
@@ -131,7 +131,7 @@ def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
     return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
 
 
-def _ends_of_rows(mask: tf.Tensor) -> tf.Tensor:
+def _example_lengths(mask: tf.Tensor) -> tf.Tensor:
     """Returns each example's length up to its last token, for `(rows, [choices,] length)`."""
     numbers = tf.range(1, tf.shape(mask)[-1] + 1)
     return tf.reduce_max(tf.where(mask, numbers, 0), axis=list(range(1, len(mask.shape))))

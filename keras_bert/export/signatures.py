@@ -70,12 +70,12 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     names = ("text", "text_pair") if options.pair else ("text",)
     id_names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
     thresholds = getattr(task, "thresholds", None)
-    probabilities_of = tf.nn.softmax if thresholds is None else tf.sigmoid
+    compute_probabilities = tf.nn.softmax if thresholds is None else tf.sigmoid
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
         if options.class_names is None:
             return {"score": logits[:, 0]}
-        probabilities = probabilities_of(logits)
+        probabilities = compute_probabilities(logits)
         if thresholds is not None:
             return labels_that_apply(probabilities, options.class_names, thresholds)
         best = tf.argmax(probabilities, axis=-1)
@@ -109,7 +109,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         classes = tf.constant([options.class_names], tf.string)
         return {
             "classes": tf.tile(classes, [tf.size(inputs), 1]),
-            "scores": tf.where(is_valid[:, tf.newaxis], probabilities_of(logits), NO_VALUE),
+            "scores": tf.where(is_valid[:, tf.newaxis], compute_probabilities(logits), NO_VALUE),
         }
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -39,18 +39,18 @@ def rematerialize(
     """
     seeds = [generator.next() for generator in seed_generators]
 
-    def with_drawn_seeds(*inputs: Tensor) -> Tensor:
+    def replay_seeds(*inputs: Tensor) -> Tensor:
         with contextlib.ExitStack() as stack:
             for generator, seed in zip(seed_generators, seeds, strict=True):
                 stack.enter_context(generator.replay_seed(seed))
             return function(*inputs)
 
     if dispatch.is_jax_on_cpu():
-        return _with_jax_on_a_cpu(with_drawn_seeds, inputs)
-    return keras.remat(with_drawn_seeds)(*inputs)
+        return _rematerialize_on_jax_cpu(replay_seeds, inputs)
+    return keras.remat(replay_seeds)(*inputs)
 
 
-def _with_jax_on_a_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
+def _rematerialize_on_jax_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
     """Computes `function(*inputs)`, and again in the backward pass once the gradient is available.
 
     XLA's CPU compiler undoes `jax.checkpoint`. It removes the barriers between the two computations

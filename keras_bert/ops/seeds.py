@@ -12,7 +12,7 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.object_variables import ObjectVariable
 
-_drawn_seed = ObjectVariable("_drawn_seed")
+_replayed_seed = ObjectVariable("_replayed_seed")
 
 
 class SeedGenerator(keras.random.SeedGenerator):
@@ -26,13 +26,13 @@ class SeedGenerator(keras.random.SeedGenerator):
 
     def replay_seed(self, seed: Tensor) -> contextlib.AbstractContextManager[None]:
         """Makes `next` return an earlier seed within the block, to repeat a computation."""
-        return _drawn_seed.set(self, seed)
+        return _replayed_seed.set(self, seed)
 
     def next(self, ordered: bool = True) -> Tensor:
         """Returns the next seed, `(2,)`."""
-        drawn = _drawn_seed.get(self)
-        if drawn is not None:
-            return drawn
+        replayed = _replayed_seed.get(self)
+        if replayed is not None:
+            return replayed
         seed = super().next(ordered=ordered)
         if keras.backend.backend() != "tensorflow":
             return seed

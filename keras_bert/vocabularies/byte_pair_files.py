@@ -53,13 +53,13 @@ def byte_tokens() -> tuple[str, ...]:
 
 
 @functools.cache
-def _bytes_of_characters() -> Mapping[str, int]:
+def _character_bytes() -> Mapping[str, int]:
     return {character: byte for byte, character in enumerate(byte_characters())}
 
 
 def token_bytes(token: str) -> bytes | None:
     """Returns a token's bytes, or `None` if a character does not represent a byte."""
-    known = _bytes_of_characters()
+    known = _character_bytes()
     if any(character not in known for character in token):
         return None
     return bytes(known[character] for character in token)

@@ -49,13 +49,13 @@ def read_byte_pair_files(
 ) -> dict[str, Any]:
     """Creates a BPE tokenizer's config."""
     if settings.is_defined_by_file and file is not None:
-        return _byte_pair_of_file(file, settings)
+        return _byte_pair_from_json(file, settings)
     prefix = bool(settings.flag("add_prefix_space"))
     if file is None:
         config = read_byte_pair(folder / TOKENS_FILE, folder / MERGES_FILE, prefix)
     else:
         config = _roberta(file.vocabulary(), prefix, file.path)
-        config["merges"] = _merges_of(file)
+        config["merges"] = _read_merges(file)
     config, lstrip = with_added_tokens(config, settings)
     takes_space = lstrip.get(ROBERTA_TOKENS["mask"], True)
     return config | without_defaults(BYTE_PAIR, {"mask_takes_space": takes_space})
@@ -70,7 +70,7 @@ def _roberta(vocabulary: Sequence[str], add_prefix_space: bool, path: Path) -> d
     }
 
 
-def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict[str, Any]:
+def _byte_pair_from_json(file: TokenizerJson, settings: TokenizerSettings) -> dict[str, Any]:
     """Creates a BPE tokenizer's config from a `tokenizer.json`."""
     options = _byte_pair_options(file)
     vocabulary = file.vocabulary()
@@ -109,7 +109,7 @@ def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
         if model.get(name) not in off:
             raise tokenizer.error(f"model.{name} must be {off[0]!r}. Received: {model[name]!r}")
     options = {
-        "merges": _merges_of(tokenizer),
+        "merges": _read_merges(tokenizer),
         "ignore_merges": bool(model.get("ignore_merges", False)),
         "byte_fallback": bool(model.get("byte_fallback", False)),
     }
@@ -130,7 +130,7 @@ def _byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     }
 
 
-def _merges_of(tokenizer: TokenizerJson) -> list[str]:
+def _read_merges(tokenizer: TokenizerJson) -> list[str]:
     """Reads and validates a BPE model's merges."""
     merges = tokenizer.part("model").get("merges")
     if not isinstance(merges, list):

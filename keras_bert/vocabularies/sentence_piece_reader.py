@@ -52,7 +52,7 @@ MODEL_FILES = {
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
 # These steps are part of SentencePiece. It joins runs of spaces and strips trailing spaces.
-_OF_SPACES = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
+_SPACE_STEPS = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
 
 
 def read_sentence_piece(path: Path) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def read_sentence_piece_files(
     name = settings.tokenizer_class
     if name is None and path is not None:
         name = MODEL_FILES[path.name]
-    model = _with_added_pieces(_model_of_files(folder, path, name, file), settings)
+    model = _with_added_pieces(_read_or_create_model(folder, path, name, file), settings)
     if name == DEBERTA_V2:
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
@@ -119,7 +119,7 @@ def read_sentence_piece_files(
     return _sentence_piece(model, where, names, **options) | without_defaults(SENTENCE_PIECE, rows)
 
 
-def _model_of_files(
+def _read_or_create_model(
     folder: Path, path: Path | None, name: str | None, file: TokenizerJson | None
 ) -> bytes:
     """Reads the model at `path`, or creates it from the pieces in a `tokenizer.json`."""
@@ -285,7 +285,7 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     ]
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     rules = [f"Replace {quotes!r} by '\"'" for quotes in QUOTES]
-    albert_rules = any(name.startswith("Replace") and name not in _OF_SPACES for name in names)
+    albert_rules = any(name.startswith("Replace") and name not in _SPACE_STEPS for name in names)
     usual_names = [
         *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
@@ -293,7 +293,7 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
         # Like ALBERT's rules, Precompiled replaces whitespace with spaces.
         *(["Precompiled"] if "Precompiled" in names or not albert_rules else []),
     ]
-    if [name for name in names if name not in _OF_SPACES] != usual_names:
+    if [name for name in names if name not in _SPACE_STEPS] != usual_names:
         raise tokenizer.error(
             "normalizer must have ALBERT's steps "
             f"({', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}) or "

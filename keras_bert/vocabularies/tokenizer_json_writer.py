@@ -48,12 +48,12 @@ def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
             "unk_token": names["unk"],
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": config["max_word_length"],
-            "vocab": _words_of_model(config),
+            "vocab": _model_words(config),
         },
     }
 
 
-def _words_of_model(config: Mapping[str, Any]) -> dict[str, int]:
+def _model_words(config: Mapping[str, Any]) -> dict[str, int]:
     """Returns the model's vocabulary, without added tokens at the end.
 
     The `tokenizers` library assigns the next ids to added tokens outside the vocabulary.

@@ -24,7 +24,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
 )
 from keras_bert.vocabularies.wordpiece_reader import read_wordpiece_files
 
-_KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
+_MODEL_KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
@@ -54,7 +54,7 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
 def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     path = folder / TOKENIZER_FILE
     file = TokenizerJson(path) if path.exists() else None
-    kind = _kind_of_files(folder, file)
+    kind = _detect_kind(folder, file)
     if kind is None:
         return None
     settings = TokenizerSettings(folder, file, kind)
@@ -77,10 +77,10 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     return tokenizer | without_defaults(kind, {"truncation_side": settings.side("truncation")})
 
 
-def _kind_of_files(folder: Path, file: TokenizerJson | None) -> str | None:
+def _detect_kind(folder: Path, file: TokenizerJson | None) -> str | None:
     """Returns the type of the vocabulary in a directory, or `None` without a vocabulary."""
     if file is not None:
-        return _KINDS_OF_MODELS[file.kind]
+        return _MODEL_KINDS[file.kind]
     if (folder / VOCABULARY_FILE).exists():
         return WORDPIECE
     if any((folder / name).exists() for name in MODEL_FILES):

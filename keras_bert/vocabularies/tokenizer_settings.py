@@ -70,7 +70,7 @@ _OTHER_MODELS = {
     "mobilebert": "MobileBertTokenizer",
 }
 # The default tokenizer class by model_type in config.json
-_CLASSES_OF_MODELS = {
+_MODEL_CLASSES = {
     **{family.name: family.tokenizer_class for family in FAMILIES.values()},
     **_OTHER_MODELS,
 }
@@ -110,7 +110,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "do_subword_tokenize": (True, None),
 }
 # Additional fields for classes that only read a vocabulary from `tokenizer.json`
-_DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
+_KIND_DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
     WORDPIECE: {},
     BYTE_PAIR: {},
     SENTENCE_PIECE: {"add_prefix_space": (True,), "split_by_punct": (False,)},
@@ -152,7 +152,7 @@ class TokenizerSettings:
         """Returns the tokenizer class without `Fast`, or `None` if no file defines it."""
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
-        usual = _CLASSES_OF_MODELS.get(str(config.get("model_type")))
+        usual = _MODEL_CLASSES.get(str(config.get("model_type")))
         if usual in DEFINED_BY_FILE and self._file is not None:
             return usual  # It takes precedence over the class in the files.
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
@@ -174,7 +174,7 @@ class TokenizerSettings:
         """Checks that unread fields that may change ids have their default values."""
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
-            defaults |= _DEFAULTS_OF_KINDS[kind]
+            defaults |= _KIND_DEFAULTS[kind]
             # Without one of these tokens, a different piece takes its place.
             needed = ("unk", "cls", "sep") if self.tokenizer_class == DEBERTA_V2 else ("unk",)
             for role, token in self.special_tokens(kind).items():

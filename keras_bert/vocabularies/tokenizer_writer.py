@@ -203,20 +203,20 @@ def _write_sentence_piece(
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
 
-    def is_of_class(name: str, **fields: Any) -> bool:
+    def fits_class(name: str, **fields: Any) -> bool:
         fields |= {**CLASS_FAMILIES[name].tokenizer, "special_tokens": TOKENS_OF_CLASSES[name]}
         return fields.items() <= {**config, "special_tokens": names}.items()
 
     name, content = MODEL_FILE, model
-    if released and is_of_class(XLM_ROBERTA, compose=False):
+    if released and fits_class(XLM_ROBERTA, compose=False):
         name, (content, ids) = fairseq_ids.MODEL_FILE, released
         is_camembert = ids == fairseq_ids.CAMEMBERT
         settings["tokenizer_class"] = CAMEMBERT if is_camembert else XLM_ROBERTA
-    elif is_of_class(DEBERTA_V2, compose=True, pair_separators=1):
+    elif fits_class(DEBERTA_V2, compose=True, pair_separators=1):
         pieces = pieces_without_mask(pieces, names["mask"])
         name, content = DEBERTA_MODEL_FILE, replace_pieces(model, pieces)
         settings |= {"tokenizer_class": DEBERTA_V2, "do_lower_case": False}
-    elif is_of_class(ALBERT, albert_rules=True, compose=False, pair_separators=1):
+    elif fits_class(ALBERT, albert_rules=True, compose=False, pair_separators=1):
         cleaning = {"do_lower_case": config["lowercase"], "keep_accents": config["keep_accents"]}
         settings |= {"tokenizer_class": ALBERT, **cleaning, "remove_space": True}
     (folder / name).write_bytes(content)

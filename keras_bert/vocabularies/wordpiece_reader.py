@@ -29,7 +29,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
 )
 
 # The maximum word length in characters in the transformers library
-_THEIR_WORD_LENGTH = 100
+_TRANSFORMERS_WORD_LENGTH = 100
 
 
 def read_wordpiece_files(
@@ -44,7 +44,7 @@ def read_wordpiece_files(
     is_mpnet = settings.tokenizer_class == MPNET
     names = settings.special_tokens(WORDPIECE)
     options: dict[str, Any] = {
-        "max_word_length": MAX_WORD_LENGTH if settings.is_empty else _THEIR_WORD_LENGTH,
+        "max_word_length": MAX_WORD_LENGTH if settings.is_empty else _TRANSFORMERS_WORD_LENGTH,
         "num_segments": 1 if is_mpnet else 1 + settings.has_segments(True),
         "pair_separators": 2 if is_mpnet else 1,
         "strip_accents": (

@@ -50,7 +50,7 @@ _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"
 _FAMILIES = tuple(family for family in FAMILIES.values() if family.keras_hub is not None)
 
 
-def _models_of(family: Family) -> KerasHubModels:
+def _hub_models(family: Family) -> KerasHubModels:
     assert family.keras_hub is not None  # This is true for all `_FAMILIES`.
     return family.keras_hub
 
@@ -70,14 +70,14 @@ def open_folder(folder: Path) -> Checkpoint:
     family = _family(fields, path)
     config = _config(family, fields, path)
     if task_class(folder) == f"{family.class_prefix}MaskedLM":
-        config = config.replace(masked_lm_activation=_models_of(family).masked_lm_activation)
-        _warn_of_epsilon(config, folder)
+        config = config.replace(masked_lm_activation=_hub_models(family).masked_lm_activation)
+        _warn_about_epsilon(config, folder)
     return Checkpoint(
         format="keras_hub",
         folder=folder,
         config=config,
-        backbone_layout=backbone_layout(_models_of(family), config),
-        head_layouts=_models_of(family).heads,
+        backbone_layout=backbone_layout(_hub_models(family), config),
+        head_layouts=_hub_models(family).heads,
         open_tensors=lambda: KerasHubWeights(folder, family, config),
         open_tokenizer=lambda: read_tokenizer(folder),
     )
@@ -98,7 +98,7 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
 
 def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig:
     arguments = check_class(fields, f"{family.class_prefix}Backbone", path)
-    words = _models_of(family).config
+    words = _hub_models(family).config
     absent_fields = [name for name in words.required.values() if name not in arguments]
     if absent_fields:
         raise CheckpointError(f"{path}: config must contain the fields {', '.join(absent_fields)}.")
@@ -116,7 +116,7 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
+def _warn_about_epsilon(config: BertConfig, folder: Path) -> None:
     if config.layer_norm_epsilon != MASKED_LM_EPSILON:
         warn(
             f"{folder}: KerasHub's masked LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
@@ -182,11 +182,11 @@ class KerasHubWeights:
         backbone = make_backbone(family, config, dtype="float32")
         _read(backbone.load_weights, self._path)
         # For some families, KerasHub's pooler is part of the classifier, not of the encoder.
-        pooler = _models_of(family).heads.get("pooler", {})
+        pooler = _hub_models(family).heads.get("pooler", {})
         elsewhere = {name for stored in pooler.values() for name in stored.names}
         self._weights = {
             name: _find(backbone, name)
-            for stored in backbone_layout(_models_of(family), config).values()
+            for stored in backbone_layout(_hub_models(family), config).values()
             for name in stored.names
             if name not in elsewhere
         }
@@ -216,7 +216,7 @@ class KerasHubWeights:
 
 def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) -> Any:
     """Creates a randomly initialized KerasHub encoder."""
-    words = _models_of(family).config.required
+    words = _hub_models(family).config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
     if "embedding_dim" in arguments:
         arguments["embedding_dim"] = config.embedding_width
@@ -260,7 +260,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
     return {
         name: _find(task, name)
         for head in heads[name]
-        for stored in _models_of(family).heads.get(head, {}).values()
+        for stored in _hub_models(family).heads.get(head, {}).values()
         for name in stored.names
     }
 

@@ -49,8 +49,8 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
             # Take the first window from the first passage, the second from the second, and so on.
             inputs = task.preprocessor.pad(inputs)
             window = number % len(inputs["token_ids"])
-            real = inputs["padding_mask"][window]
-            inputs = {name: x[window][real][None] for name, x in inputs.items()}
+            is_token = inputs["padding_mask"][window]
+            inputs = {name: x[window][is_token][None] for name, x in inputs.items()}
         return {name: inputs[name].astype("int32") for name in INPUT_NAMES}
 
     tasks = getattr(task, "members", (task,))

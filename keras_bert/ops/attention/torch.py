@@ -36,7 +36,7 @@ def sdpa(
 ) -> Tensor:
     """Computes attention on `(batch, heads, length, head_dim)`. The mask is added to the scores."""
     mask = None if mask is None else mask.to(query.dtype)
-    with _drawing(dropout, seed, query.device):
+    with _seeded_generator(dropout, seed, query.device):
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
@@ -142,7 +142,7 @@ def _compiled() -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _drawing(dropout: float, seed: Any, device: torch.device) -> Iterator[None]:
+def _seeded_generator(dropout: float, seed: Any, device: torch.device) -> Iterator[None]:
     """Makes PyTorch's generator sample from a seed generator's next seed.
 
     As in Keras' own dropout, a seed generator without an explicit seed is not used. PyTorch's
