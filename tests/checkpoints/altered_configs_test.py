@@ -139,7 +139,7 @@ def test_single_output_classifier_outcome(changes, outcome, get_model):
         ("bert", {"layer_norm_eps": 10**400}),
     ],
 )
-def test_wrong_type_error_includes_file_and_field(family, changes, get_model):
+def test_wrong_type_error_includes_file_and_value(family, changes, get_model):
     saved_model = get_model(family, 3)
     saved_model.alter(changes)
     with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .+ must .+\. Received: "):

@@ -8,7 +8,7 @@ from keras_bert.data.bucketing import bucket_lengths, permutation, rows_of_batch
 pytestmark = pytest.mark.backend_independent
 
 
-def test_bucket_lengths():
+def test_bucket_lengths_grow_gradually():
     lengths = bucket_lengths(512)
     assert lengths[0] == 8
     assert lengths[-1] == 512

@@ -207,7 +207,7 @@ def test_wrong_structure_error_shows_expected(tmp_path, content, kind):
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", '{"data": 3}', '{"data": [}'])
-def test_other_formats_raise_despite_skip_invalid(tmp_path, text):
+def test_unreadable_file_raises_despite_skip_invalid(tmp_path, text):
     path = tmp_path / "squad.json"
     path.write_text(text)
     with pytest.raises(SquadError, match=r"squad\.json"):

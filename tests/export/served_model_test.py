@@ -63,7 +63,7 @@ def to_comparable(prediction):
     return pytest.approx(prediction, abs=1e-4) if isinstance(prediction, float) else prediction
 
 
-def test_other_saved_models_raise(tmp_path):
+def test_missing_signature_raises(tmp_path):
     tf = pytest.importorskip("tensorflow")
     tf.saved_model.save(tf.Module(), str(tmp_path))
     with pytest.raises(

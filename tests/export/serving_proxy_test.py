@@ -205,7 +205,7 @@ def test_compressed_and_large_requests_are_rejected(send):
     assert len(send(large)[2][0][2]) > len(large)
 
 
-def test_other_paths_are_rejected(send):
+def test_unlisted_paths_are_rejected(send):
     for path in ("/monitoring/prometheus/metrics", "/checked" + PREDICT, "/v1/models/a/b:predict"):
         assert send('{"inputs": []}', path)[::2] == (404, [])
     assert send('{"inputs": []}', "/v1/models/sst2")[::2] == (403, [])

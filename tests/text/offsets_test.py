@@ -93,7 +93,7 @@ def test_answer_spans_round_trip(lowercase):
     assert decoded == [example.answers[0].text for example in examples]
 
 
-def test_mark_offsets():
+def test_offsets_include_dropped_marks():
     tokenizer = make_wordpiece(lowercase=True)
     text = "a\u0301\u0323e\u200b\u0301 \xada\u200b, \u0301"
     _, starts, ends = tokenizer.tokenize_with_offsets(text)

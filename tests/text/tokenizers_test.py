@@ -39,7 +39,7 @@ def tokenizer(kind, executor):
     return select_executor(small_tokenizers.make(kind), executor)
 
 
-def test_input_shapes(tokenizer):
+def test_output_shape_follows_input_shape(tokenizer):
     rows = tokenizer(TEXTS)
     assert rows[0]
     assert rows[1] == []
@@ -168,7 +168,7 @@ def test_token_id_round_trip(tokenizer):
             tokenizer.id_to_token(token_id)
 
 
-def test_detokenize(tokenizer):
+def test_detokenize_skips_special_tokens(tokenizer):
     text = "the test is skipped"
     ids = tokenizer(text)
     assert tokenizer.detokenize(ids) == text

@@ -43,7 +43,7 @@ def split_in_python(texts):
         (" \t\n", ""),
     ],
 )
-def test_split_words(split, text, words):
+def test_split_words_and_offsets(split, text, words):
     ((actual, starts, ends),) = split([text])
     assert actual == [word for word in words.split("|") if word]
     assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == actual

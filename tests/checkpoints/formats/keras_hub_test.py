@@ -76,7 +76,7 @@ def test_unsupported_tokenizer_option_raises(options, message, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["keras_hub>GPT2Backbone", "os>system", None])
-def test_other_class_names_raise_without_import(name, tmp_path):
+def test_unknown_class_raises_without_import(name, tmp_path):
     make_hub_backbone().save_to_preset(str(tmp_path))
     text = (tmp_path / "config.json").read_text().replace('"keras_hub>BertBackbone"', "NAME")
     (tmp_path / "config.json").write_text(text.replace("NAME", f'"{name}"' if name else "null"))

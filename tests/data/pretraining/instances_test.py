@@ -116,7 +116,7 @@ def test_single_document_shard_of_pairs_raises():
         generate(plain_pairs.make_corpus(3), 0, 3)
 
 
-def test_duplicates_differ():
+def test_duplicates_are_sampled_independently():
     documents = plain_pairs.make_corpus(30)
     (once,) = generate_shards(documents, duplicate_factor=1)
     (twice,) = generate_shards(documents, duplicate_factor=2)

@@ -334,7 +334,7 @@ def test_records_at_url_match_local_file(tmp_path):
         read_batches("memory://records/b*")
 
 
-def test_other_records_raise(tmp_path):
+def test_non_pretraining_records_raise(tmp_path):
     path = tmp_path / "a.tfrecord"
     with pytest.raises(FileNotFoundError, match=r"a.tfrecord"):
         read_batches(path)
