@@ -241,7 +241,7 @@ PREFIX = {name: family.class_prefix for name, family in FAMILIES.items()}
 
 
 def save_with_transformers(family, shape, ending, directory, **changes):
-    """Saves and returns a transformers model in which all weights are random."""
+    """Saves and returns a transformers model with only random weights."""
     torch.manual_seed(0)
     fields = {**CONFIGS[family][shape], **changes}
     config = getattr(transformers, CONFIGS[family]["config"])(**fields)
@@ -590,7 +590,7 @@ def test_untied_masked_lm_trains_and_saves(tmp_path):
 
 
 def get_copied_names(family):
-    """Returns the tensor names of the token embeddings and of the masked LM's bias in a file."""
+    """Returns a file's tensor names for the token embeddings and the masked LM's bias."""
     names = FAMILIES[family].hugging_face
     table = names.encoder["token_embedding.embeddings"]
     bias = names.heads["masked_lm"]["output_bias"]
@@ -702,7 +702,7 @@ def assert_same_tensors(directory):
 
 @pytest.mark.parametrize("family", ["modernbert", "eurobert"])
 def test_special_token_ids_match_saved_tokenizer(family, tmp_path):
-    """transformers' default ids are those in the released vocabularies."""
+    """transformers' default ids match the released vocabularies."""
     save_with_transformers(family, "plain", "Model", tmp_path / "transformers")
     backbone = Backbone.from_preset(tmp_path / "transformers")
     names = FAMILIES[family].tokenizer["special_tokens"]

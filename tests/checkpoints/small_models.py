@@ -89,7 +89,7 @@ def load_pretraining(directory, names=("masked_lm", "next_sentence")):
 
 
 def random_inputs(config: BertConfig, batch: int = 3, length: int = 7) -> dict[str, np.ndarray]:
-    """Returns token ids in which all rows except the first are padded."""
+    """Returns padded token ids. Only the first row has no padding."""
     rng = np.random.default_rng(2)
     padding_mask = np.arange(length) < length - np.arange(batch)[:, None]
     return {

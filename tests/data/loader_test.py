@@ -33,7 +33,7 @@ class RecordingRows(InMemory):
 
 
 def make_loader(num_rows, finish=to_indexed_batch, pairs=False, **options):
-    """Creates a loader in which row i contains the id 1 + i, repeated 1 + i % 13 times.
+    """Creates a loader. Row i contains the id 1 + i, repeated 1 + i % 13 times.
 
     With `pairs`, each row has a second sequence of two ids.
     """

@@ -34,7 +34,7 @@ def tokenizer(request):
 
 
 def expected_pair(tokenizer, first, second):
-    """Returns the ids and segments of a pair, built by hand."""
+    """Returns a pair's ids and segments, built by hand."""
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     first, second = (tokenizer(text) for text in (first, second))
     if tokenizer.kind == "byte_pair":

@@ -72,7 +72,7 @@ def test_pair_truncation_matches_reference():
 
 
 def truncate_one_token_at_a_time(first, second, max_tokens):
-    """Removes a token from the end of the longer text, or of the second on a tie, as in BERT."""
+    """Removes tokens from the end of the longer text (on a tie, the second), as in BERT."""
     while first + second > max_tokens:
         if first > second:
             first -= 1

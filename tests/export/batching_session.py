@@ -16,7 +16,7 @@ Signature = Callable[..., Mapping[str, Any]]
 
 
 def run_alone(signature: Signature, request: Tensors) -> Tensors:
-    """Returns the outputs for a request that is alone in its batch."""
+    """Returns the outputs for a request without other requests in its batch."""
     import tensorflow as tf
 
     outputs = signature(**{name: tf.constant(value) for name, value in request.items()})

@@ -140,7 +140,7 @@ def test_unpadded_batch_fails_unequal_requests(served_tagger):
 
 
 def set_padded_batches(served_task):
-    """Returns the served task with the signatures of an export with `padded_batches`."""
+    """Returns the served task with its signatures for `padded_batches`."""
     options = dataclasses.replace(served_task.options, padded_batches=True)
     functions = served_task.task.serving_signatures(options)
     return dataclasses.replace(served_task, options=options, functions=functions)

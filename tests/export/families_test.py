@@ -44,7 +44,7 @@ def make_backbone_and_tokenizer(family):
 
 
 def make_signatures(task, **options):
-    """Returns the Python functions of an export's signatures. The task then runs eagerly."""
+    """Returns the signatures' Python functions. The task then runs eagerly."""
     defaults = {"format": "tf_saved_model", "class_names": None, "dtype": "float32", "pair": False}
     serving = {"max_batch_size": 32, "warm_up": False, "sequence_length": 64}
     options = ExportOptions(name="1", **{**defaults, **serving, **options})

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 def read_length(inputs):
-    """Returns the number of ids or words per row of a request."""
+    """Returns a request's number of ids or words per row."""
     if "token_ids" in inputs:
         return inputs["token_ids"].shape[-1]
     if "words" in inputs:

@@ -273,7 +273,7 @@ CONFIGS = {
 
 @functools.cache
 def make(family, **options):
-    """Returns a tokenizer of a family."""
+    """Returns a family's tokenizer."""
     config = CONFIGS[family]()
     # `get_config` returns this default.
     config = {"special_tokens_in_text": False, **config, **options}

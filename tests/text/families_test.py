@@ -93,7 +93,7 @@ def scores_tie(tokenizer, expected, ids):
 
 @functools.cache
 def make_normalizers(family):
-    """Returns the unigram normalizations of the library and of SentencePiece."""
+    """Returns how the library and SentencePiece normalize text for a unigram model."""
     tokenizer = families.make(family)
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     return families.build_reference(tokenizer).normalizer.normalize_str, processor.normalize

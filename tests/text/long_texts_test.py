@@ -24,7 +24,7 @@ SIZE, MAX_SECONDS = 1_000_000, 10
 
 @pytest.fixture(params=EXECUTORS)
 def normalize(request):
-    """A function of a normalization form and a text."""
+    """A function that normalizes a text to a given form."""
     if request.param == "python":
         return normalize_form
     return lambda form, text: normalize_unicode(tf.constant([text]), form)[0].numpy().decode()

@@ -34,7 +34,7 @@ class ReferenceTokenizer:
         return self.processor.normalize(self.clean(text))
 
     def pieces(self, text):
-        """Returns the pieces of a text, with numbers separated from their commas."""
+        """Returns a text's pieces, with numbers separated from their commas."""
         pieces = []
         for piece in self.processor.encode(self.clean(text), out_type=str):
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
@@ -47,7 +47,7 @@ class ReferenceTokenizer:
         return pieces
 
     def __call__(self, text):
-        """Returns the ids of a text."""
+        """Returns a text's ids."""
         return [self.processor.piece_to_id(piece) for piece in self.pieces(text)]
 
     def to_pieces(self, ids):

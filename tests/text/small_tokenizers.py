@@ -71,7 +71,7 @@ def mpnet_config():
 
 
 def wordpiece_config(**options):
-    """Returns the config of a small WordPiece tokenizer in the files of `transformers`."""
+    """Returns a small WordPiece tokenizer's config, as read from `transformers` files."""
     return make("wordpiece", **options, max_word_length=100).get_config()
 
 

@@ -38,7 +38,7 @@ SIZES = {**families_test.SIZES, "num_hidden_layers": 2}
 
 
 def save_with_transformers(cls: str, directory: Path, **changes):
-    """Saves and returns a transformers model in which all weights are random."""
+    """Saves and returns a transformers model with only random weights."""
     ending = cls.removeprefix("Bert")
     fields = {"num_hidden_layers": 2, **changes}
     return families_test.save_with_transformers("bert", "plain", ending, directory, **fields)

@@ -201,7 +201,7 @@ def unpadded_ids(batches):
 
 
 def test_each_record_is_read_once(tmp_path, monkeypatch):
-    """Batches can be resumed with windows of two batches and of four shuffled records."""
+    """Batches resume correctly with windows of two batches and four shuffled records."""
     monkeypatch.setattr(record_batches, "WINDOW_BATCHES", 2)
     monkeypatch.setattr(record_batches.shuffled_records, "__kwdefaults__", {"window": 4})
     for count in (1, 3, 4, 5, 8, 9, 13):

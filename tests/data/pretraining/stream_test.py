@@ -126,7 +126,7 @@ def sequence_numbers(batch):
 
 @pytest.mark.parametrize("options", [{}, {"packed": True}, {"file_groups": 2, "batch_size": 2}])
 def test_each_row_is_read_once_per_epoch(tmp_path, monkeypatch, options):
-    """Batches can be resumed with windows of four rows, and of two per group of files."""
+    """Batches resume correctly with windows of four rows, or two rows per file group."""
     for name in ("SHUFFLE_WINDOW", "PACKING_WINDOW"):
         monkeypatch.setattr(streams, name, 4)
     for num_rows in (2, 4, 6, 8, 10, 16, 18):
