@@ -35,7 +35,7 @@ def test_labeled_text_report_and_page(tmp_path):
     assert "words of dev with unknown tokens\n𐏓 (" in report
     assert "bag of words" in report
     # The longest example, "[CLS] film < 3 > was good [SEP]", has 8 tokens.
-    assert "--sequence_length=8: " not in report
+    assert "longer than --sequence_length=8" not in report
     assert report.rpartition("Next: python -m training.finetune ")[2].splitlines()[0].split() == [
         f"--train_file={train}",
         f"--dev_file={dev}",

@@ -25,4 +25,4 @@ def test_unknown_costs_are_omitted():
         "Cost: 4 EFLOP in training, 0.5 kWh (measured), 20 g of CO2 (FRA), cost 3; "
         "per point above the best baseline: 12 min, 50 Wh, cost 0.3"
     )
-    assert "a point over" not in describe(record, points=-2.0)
+    assert "per point" not in describe(record, points=-2.0)
