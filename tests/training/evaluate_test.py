@@ -331,7 +331,7 @@ def evaluate_with_report(config, tmp_path):
     return scores, (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_classification_report(tmp_path):
+def test_classification_report_lists_mistakes(tmp_path):
     texts = [f"<text {index}> {'long ' * index}" for index in range(8)]
     labels = ["good", "bad"] * 4
     lines = [f"{text}\t{label}" for text, label in zip(texts, labels, strict=True)]
@@ -354,7 +354,7 @@ def test_classification_report(tmp_path):
     assert '<td class="number">50.00</td><td>9.45 to 90.55</td>' in page
 
 
-def test_regression_report(tmp_path):
+def test_regression_report_sorts_errors(tmp_path):
     (tmp_path / "dev.tsv").write_text("text\tlabel\na\t1\nbb\t2\nccc\t3\ndddd\t4.5\n")
     (tmp_path / "predictions.tsv").write_text("score\n1.5\n2\n1\n4\n")
     config = EvaluateConfig(
@@ -368,7 +368,7 @@ def test_regression_report(tmp_path):
     assert "the mean of the labels" in page
 
 
-def test_question_report(tmp_path):
+def test_question_report_lists_mistakes(tmp_path):
     def question(number, text, *answers):
         golds = [{"text": answer, "answer_start": 3} for answer in answers]
         return {"id": number, "question": text, "answers": golds, "is_impossible": not golds}
@@ -416,7 +416,7 @@ def test_question_report_uses_the_null_threshold(tmp_path):
     assert "Mistakes: 1 of 2 rows" in page
 
 
-def test_tagging_report(tmp_path):
+def test_tagging_report_lists_confusions(tmp_path):
     (tmp_path / "dev.conll").write_text("Ann B-PER\nin O\nParis B-LOC\n\nBob B-PER\n")
     (tmp_path / "answers.conll").write_text("Ann B-PER\nin O\nParis B-PER\n\nBob B-PER\n")
     config = EvaluateConfig(
@@ -430,7 +430,7 @@ def test_tagging_report(tmp_path):
     assert confused in page
 
 
-def test_multiple_choice_report(tmp_path):
+def test_multiple_choice_report_lists_mistakes(tmp_path):
     rows = [
         {"text": text, "choices": ["left", "right"], "label": label}
         for text, label in zip("abcd", (0, 1, 0, 1), strict=True)

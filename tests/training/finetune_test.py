@@ -320,7 +320,7 @@ def test_regression_examples_are_held_out_at_random(tmp_path, caplog):
 
 
 @pytest.mark.backend_independent
-def test_format_and_allow_empty_flags(tmp_path):
+def test_format_and_allow_empty_are_applied(tmp_path):
     path = tmp_path / "reviews.txt"
     path.write_text("text,label\n" + "a,0\n,1\n" * 10)
     config = FinetuneConfig(train_file=str(path), format="csv", allow_empty=True)

@@ -168,7 +168,7 @@ def test_invalid_options_raise():
         PlanConfig(devices=2)
 
 
-def test_sequence_length_above_positions():
+def test_missing_positions_are_reported():
     changes = {"model": "bert_tiny_uncased", "sequence_length": 1000, "hardware": "t4"}
     message = "--sequence_length must be at most 512, the positions of bert_tiny_uncased"
     with pytest.raises(ValueError, match=message):

@@ -369,7 +369,7 @@ def test_rematerialize_applies_to_every_encoder(finished_run, corpus, tmp_path):
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
 
 
-def test_dev_masked_lm_probability(corpus, tmp_path):
+def test_dev_text_has_its_own_mask_probability(corpus, tmp_path):
     settings = config(
         corpus,
         tmp_path,
@@ -564,7 +564,7 @@ def test_default_decay_is_ten_percent():
 
 
 @pytest.mark.backend_independent
-def test_plan_of_phases():
+def test_phases_set_length_batch_and_rate():
     plan = Optimization(num_steps=1000, warmup_steps=10).plan()
     assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 256, 1e-4)]
     phases = ("128:0.9", "512:0.1:batch_size=64:learning_rate=3e-5")

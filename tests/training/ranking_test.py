@@ -162,7 +162,7 @@ def cranfield(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_read_cranfield(cranfield):
+def test_cranfield_collection_is_read(cranfield):
     collection = read_cranfield(cranfield)
     assert collection.documents["2"] == "a flow . flow"
     assert collection.queries["3"] == "a heat ."

@@ -238,7 +238,7 @@ def test_sigterm_finishes_requests_in_flight(classifier, tmp_path):
 
 
 @pytest.mark.on_each_backend
-def test_masked_lm_warm_up():
+def test_masked_lm_warm_up_has_a_mask_token():
     """The warm-up text contains a mask token. On JAX, three rows are padded to four."""
     masked_lm = make_text_task("MaskedLM")
     (signature,) = task_signatures(masked_lm, masked_lm.fields).values()

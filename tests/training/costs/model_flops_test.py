@@ -52,7 +52,7 @@ def test_pruned_heads_are_not_counted():
         assert saved_flops == 3 * 4 * 2 * 48 * (16 * (3 * 64 + 2 * 16) + tokens * 64)
 
 
-def test_modernbert_flops():
+def test_modernbert_flops_follow_attention_windows():
     config = BertConfig.from_name("modernbert_base")
     weights = 22 * (4 * 768 * 768 + 3 * 768 * 1152)
     for length, attended in ((128, 22 * 128), (1024, 8 * 1024 + 14 * 129)):

@@ -12,7 +12,7 @@ from training.engine.grid import Cell
 pytestmark = pytest.mark.backend_independent
 
 
-def test_command_name(monkeypatch):
+def test_command_name_depends_on_the_package(monkeypatch):
     assert child_commands.command_name("finetune_glue") == "python -m training.paper.finetune_glue"
     monkeypatch.setattr(child_commands, "PACKAGE", "keras_bert_training")
     assert child_commands.command_name("finetune_glue") == "keras-bert finetune-glue"

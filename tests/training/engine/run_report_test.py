@@ -104,7 +104,7 @@ def test_multiple_seeds_have_mean_and_interval(results):
     assert "Next" not in text
 
 
-def test_duration_format():
+def test_duration_is_readable():
     assert [duration(s) for s in (4.21, 42, 200, 7500)] == [
         "4.2 s",
         "42 s",

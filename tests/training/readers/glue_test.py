@@ -126,7 +126,7 @@ def test_truncated_qqp_rows_are_skipped_with_a_warning(data_dir):
     assert (split_data.labels.tolist(), split_data.skipped) == ([0, 1], 1)
 
 
-def test_test_files_cover_every_task():
+def test_small_files_cover_every_task():
     assert {file.split("/")[0] for file in FILES} == {task.folder for task in TASKS.values()}
 
 

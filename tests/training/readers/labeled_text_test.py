@@ -210,7 +210,7 @@ def test_header_with_numbered_columns(write, header, content):
     assert read.texts == ["a", "b"]
 
 
-def test_header_error_with_header_no(write):
+def test_header_no_error_suggests_header_yes(write):
     path = write("a.tsv", "text\tlabel\na\t1.0\nb\t0.5\n")
     for regression in (False, True):
         with pytest.raises(ValueError, match=r"line 1: the label 'label' .* Pass --header=yes"):

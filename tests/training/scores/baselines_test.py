@@ -84,7 +84,7 @@ def test_unlabeled_text_raises():
         dev_baselines(train, dev, ["accuracy"])
 
 
-def test_tag_baselines():
+def test_tag_baselines_by_hand():
     def make_tagged_text(words, labels):
         return TaggedText([words], [labels], path="memory")
 
@@ -99,7 +99,7 @@ def test_tag_baselines():
     assert scores["word_majority"]["recall"] == 50.0
 
 
-def test_choice_baselines():
+def test_choice_baselines_by_hand():
     rows = ChoiceRows(
         ["t"] * 3,
         [["a", "bb"], ["a", "b", "cc", "d"], ["aaa", "b"]],
@@ -111,7 +111,7 @@ def test_choice_baselines():
     assert scores["longest"]["accuracy"] == pytest.approx(200 / 3)
 
 
-def test_question_baselines():
+def test_question_baselines_by_hand():
     context = "The river Rhine rises in Switzerland. The moon has no water."
 
     def make_question(id, text, *answers):

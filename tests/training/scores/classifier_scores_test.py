@@ -46,7 +46,7 @@ def test_non_finite_predictions_raise():
         score(["pearson"], [1.0, float("nan")], [0, 1])
 
 
-def test_metrics_for_and_selection_score():
+def test_metrics_depend_on_the_task():
     assert metrics_for(1) == ("pearson", "spearman", "mse")
     assert metrics_for(2) == ("accuracy", "f1")
     assert metrics_for(5) == ("accuracy", "macro_f1")

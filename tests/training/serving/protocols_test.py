@@ -132,7 +132,7 @@ def test_openai_embeddings_match_the_task(server):
     assert np.array(short) == approximately(expected[0, :3] / np.linalg.norm(expected[0, :3]))
 
 
-def test_openai_models_and_normalization(server):
+def test_openai_normalizes_and_lists_models(server):
     # OpenAI embeddings have unit norm, so other embeddings are normalized.
     raw = server[0]["raw"].embed(TEXTS[0])
     request = {"model": "raw", "input": TEXTS[0]}
@@ -421,7 +421,7 @@ def test_tei_labels_without_prefixes_are_grouped(server):
         assert [(item["entity_group"], item["start"], item["end"]) for item in response] == expected
 
 
-def test_tei_function_to_apply(server):
+def test_tei_function_to_apply_is_validated(server):
     functions = {"sst2": {"softmax"}, "toxic": {"sigmoid"}, "ranker": {"sigmoid", "none"}}
     for name, allowed in functions.items():
         for function in ("softmax", "sigmoid", "none"):
@@ -577,7 +577,7 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
         ),
     ],
 )
-def test_invalid_request_error(server, path, request_, status, message):
+def test_invalid_request_error_has_the_format(server, path, request_, status, message):
     actual_status, _, content = send_request(server[1], path, request_)
     if path == OPENAI:
         error = content["error"]

@@ -102,7 +102,7 @@ def test_read_request_returns_rows(signature, request_, rows):
         ),
     ],
 )
-def test_invalid_request_error(body, message):
+def test_invalid_request_error_has_the_value(body, message):
     with pytest.raises(RequestError) as error:
         read_body(body)
     assert any(part in str(error.value) for part in message.split("|"))
