@@ -55,8 +55,8 @@ def pretraining_batches(
             such as `*-00000-of-00008.tfrecord`.
         ValueError: If a file's first record lacks a pre-training feature or has different features
             than the first file, if `buckets` are invalid, or if a file is truncated. During
-            iteration, if a record is corrupt or invalid. The message contains the file, the record
-            and the feature.
+            iteration, a corrupt or invalid record also raises an error. The message contains the
+            file, the record and the feature.
     """
     lengths = list(buckets or ())
     if buckets is not None and (lengths != sorted(lengths) or lengths[-1:] != [sequence_length]):
