@@ -92,7 +92,7 @@ def test_unknown_columns_raise(tasks):
     classifier.compile("sgd")
     dataset = tf.data.Dataset.from_tensor_slices((columns, [0, 1]))
     message = (
-        "no column that this task reads. Received: premise, hypothesis, label. "
+        "a column that this task reads. Received: premise, hypothesis, label. "
         r"Pass the columns separately, such as x\['premise'\] with y=x\['label'\], or rename"
     )
     for method in (classifier.predict, classifier.classify, classifier.fit):

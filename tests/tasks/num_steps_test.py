@@ -64,7 +64,7 @@ def test_num_steps_of_features():
     assert task.num_steps({"token_ids": ids}, batch_size=4, validation_split=0.5) == 2
     assert task.num_steps(TASKS_WITH_IDS[keras_bert.TextClassifier](), epochs=2) == 8
     assert task.num_steps(tf.data.Dataset.from_tensor_slices(ids).batch(5)) == 2
-    with pytest.raises(ValueError, match="x, a generator, cannot be counted"):
+    with pytest.raises(ValueError, match="Received: generator, whose batches cannot be counted"):
         task.num_steps(batch for batch in [ids])
 
 
