@@ -454,7 +454,7 @@ def test_released_nomic_bert_has_gpt_2_fields(tmp_path, no_warning):
         ({"rotary_emb_fraction": 0.5}, "rotary_emb_fraction must be 1.0"),
         ({"num_experts": 8}, "num_experts must be 0"),
         ({"activation_function": "gelu"}, "must be one of swiglu, geglu. Received: 'gelu'"),
-        ({"n_embd": None}, "hidden_size"),
+        ({"n_embd": None}, "the fields hidden_size are missing"),
     ],
 )
 def test_unsupported_nomic_bert_raises(changes, message, tmp_path):

@@ -13,8 +13,16 @@ pytestmark = pytest.mark.backend_independent
         ({"bucketing_window": 0}, "bucketing_window must be an integer above 0. Received: 0"),
         ({"batch_size": 0}, "batch_size must be an integer above 0. Received: 0"),
         ({"num_replicas": 3}, "a multiple of the 3 devices"),
-        ({"shard": (2, 2)}, "shard must be"),
-        ({"shard": (0, 3)}, "batch_size must be a multiple"),
+        (
+            {"shard": (2, 2)},
+            r"shard must be \(index, count\) with an index below the count, .* Received: "
+            r"shard=\(2, 2\)",
+        ),
+        (
+            {"shard": (0, 3)},
+            r"batch_size must be a multiple of the count. Received: shard=\(0, 3\) and "
+            r"batch_size=4",
+        ),
     ],
 )
 def test_invalid_options_raise(options, message):

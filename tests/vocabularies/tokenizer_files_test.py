@@ -67,7 +67,10 @@ def test_tokenizer_json_without_special_tokens_raises(tmp_path):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"type": "WordLevel", "vocab": {"a": 0}}, "model.type must be 'WordP"),
+        (
+            {"type": "WordLevel", "vocab": {"a": 0}},
+            "model.type must be 'WordPiece', 'BPE' or 'Unigram'. Received: 'WordLevel'",
+        ),
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no token with the id 1"),
         (
             {"type": "WordPiece", "vocab": {"a": 0, "b": 0, "c": 1}},

@@ -252,7 +252,10 @@ def test_invalid_byte_pair_file_error_includes_line(file, content, message, tmp_
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer must be Byte"),
+        (
+            {"pre_tokenizer": {"type": "Whitespace"}},
+            "pre_tokenizer must be ByteLevel with its use_regex, .* Received: Whitespace",
+        ),
         ({"normalizer": {"type": "NFKC"}}, "normalizer must be missing or NFC. Received: NFKC"),
         ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix must be None. Received: '</w>'"),
         ({"byte_fallback": True}, "model.byte_fallback"),

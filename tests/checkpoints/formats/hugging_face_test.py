@@ -372,11 +372,14 @@ def test_pickle_files_are_not_opened(name, tmp_path):
             "position_embedding_type must be 'absolute' or absent",
         ),
         ({"model_type": "t5"}, "model_type must be 'bert' or 'roberta' or .* Received: 't5'"),
-        ({"pruned_heads": {"0": [1]}}, "pruned_heads must"),
+        ({"pruned_heads": {"0": [1]}}, r"pruned_heads must be \{\} or absent\. Received: "),
         ({"hidden_act": "mish"}, "hidden_act must be one of gelu, "),
         ({"hidden_size": None}, "the fields hidden_size are missing"),
-        ({"num_attention_heads": 3}, "num_heads must divide"),
-        ({"id2label": ["a", "b"]}, "id2label must"),
+        ({"num_attention_heads": 3}, r"num_heads must divide hidden_dim \(8\)\. Received: 3"),
+        (
+            {"id2label": ["a", "b"]},
+            r"id2label must have a name for each class .* Received: \['a', 'b'\]",
+        ),
     ],
 )
 def test_unsupported_value_error_includes_field(changes, message, tmp_path):

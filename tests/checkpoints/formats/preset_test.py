@@ -136,8 +136,11 @@ def test_failed_save_keeps_previous_files(tmp_path):
         ),
         ({"config": {"depth": 3}}, "no field 'depth'"),
         ({"config": []}, "config must be an object"),
-        ({"heads": {"classifier": "kernel"}}, "heads must"),
-        ({"class_names": [1]}, "class_names must"),
+        (
+            {"heads": {"classifier": "kernel"}},
+            "heads must map each head to a list of weights. Received: {'classifier': 'kernel'}",
+        ),
+        ({"class_names": [1]}, r"class_names must be null or a list of strings. Received: \[1\]"),
     ],
 )
 def test_invalid_config_error_includes_field(changes, message, tmp_path):
