@@ -408,11 +408,7 @@ def _other_values(key: str, value: Any) -> list[Any]:
             values += [[*value, value[-1]], value[::-1]]
     elif isinstance(value, dict):
         values += [{}, []]
-    return [
-        other_value
-        for other_value in values
-        if other_value != value or type(other_value) is not type(value)
-    ]
+    return [other for other in values if other != value or type(other) is not type(value)]
 
 
 def _alter(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
@@ -423,10 +419,7 @@ def _alter(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
             keys = [*keys[:2], *keys[-1:]]
         for key in keys:
             location = ".".join(map(str, (*path, key)))
-            yield (
-                f"{location} removed",
-                {name: element for name, element in value.items() if name != key},
-            )
+            yield f"{location} removed", {name: item for name, item in value.items() if name != key}
             for other in _other_values(key, value[key]):
                 yield f"{location} = {_format(other)}", {**value, key: other}
             if path == () and key in _STEPS:
@@ -452,14 +445,8 @@ def _add_steps(file: dict[str, Any], part: str) -> Iterator[tuple[str, Any]]:
     names = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
     if part not in names:
         return
-    part_steps = file[part]
-    steps = (
-        part_steps[names[part]]
-        if part_steps and part_steps["type"] == "Sequence"
-        else [part_steps]
-        if part_steps
-        else []
-    )
+    old = file[part]
+    steps = old[names[part]] if old and old["type"] == "Sequence" else [old] if old else []
     for step in _STEPS[part]:
         for position, changed in (("first", [step, *steps]), ("last", [*steps, step])):
             sequence = {"type": "Sequence", names[part]: changed}
