@@ -164,11 +164,19 @@ def test_random_architectures_round_trip(count, tmp_path):
     [
         ("modernbert", {"global_attention_every": None}, "attention_window=None"),
         ("modernbert", {"activation": "silu"}, "masked_lm_activation="),
-        ("modernbert", {"pooling": "late"}, "the pooling 'late'"),
+        (
+            "modernbert",
+            {"pooling": "late"},
+            "pooling must be one of first, mean in this format. Received: 'late'",
+        ),
         ("electra", {"embedding_dim": 8}, "embedding_dim=None"),
         ("eurobert", {"masked_lm_bias": True}, "masked_lm_bias=False"),
         ("eurobert", {"feed_forward_bias": True}, "masked_lm_bias=True"),
-        ("eurobert", {"pooling": "last"}, "the pooling 'last'"),
+        (
+            "eurobert",
+            {"pooling": "last"},
+            "pooling must be one of first, mean, late in this format. Received: 'last'",
+        ),
         ("mpnet", {"pad_token_id": 0, "position_offset": 1}, "pad_token_id must be 1"),
     ],
 )
