@@ -148,7 +148,7 @@ def test_invalid_options_raise(corpus, tmp_path):
         TokenizerConfig(kind="bpe")
     with pytest.raises(ValueError, match="output_dir must be a directory"):
         train_tokenizer(TokenizerConfig((str(corpus),)))
-    with pytest.raises(ValueError, match="input_files is empty"):
+    with pytest.raises(ValueError, match="--input_files must have at least one file"):
         train_tokenizer(TokenizerConfig((), str(tmp_path)))
-    with pytest.raises(FileNotFoundError, match=r"none\.txt matches no file"):
+    with pytest.raises(FileNotFoundError, match=r"none\.txt, which matches no file"):
         train_tokenizer(TokenizerConfig((str(tmp_path / "none.txt"),), str(tmp_path)))
