@@ -62,7 +62,7 @@ def test_chunks_have_similar_lengths(lengths, chunk_shapes):
     options = dataclasses.replace(OPTIONS, chunk_tokens=40)
     served = ServedOutputs(recorder, options)
     outputs = served.compute_in_chunks({**features, "segment_ids": None})
-    assert recorder.parts == chunk_shapes
+    assert recorder.chunk_shapes == chunk_shapes
     # The outputs are in row order.
     np.testing.assert_array_equal(outputs["logits"], np.stack([ids, ids], axis=-1))
 
