@@ -52,7 +52,7 @@ def levels_off(targets, logits):
 
 @keras.saving.register_keras_serializable(package="my_project")
 class OrdinalClassifier(Task):
-    """An encoder that predicts one of several ordered levels for each text.
+    """An encoder that predicts one of multiple ordered levels for each text.
 
     Args:
         backbone: The encoder, a `Backbone`.

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Multiple choice
 #
-# A `MultipleChoice` task picks the best of several choices, for example the right continuation of a text:
+# A `MultipleChoice` task picks the best of multiple choices, for example the right continuation of a text:
 #
 # ```python
 # task = keras_bert.MultipleChoice.from_preset("minilm")
@@ -180,7 +180,7 @@ served = serve(
     choices=tf.constant([choices for _, choices in test_rows]),
 )
 same = served["choice"].numpy() == task.predict(test_rows, verbose=0).argmax(axis=-1)
-print(f"{same.sum()} of {len(same)} answers of the export are those of the model")
+print(f"{same.sum()} of {len(same)} exported predictions match the model")
 
 # %% [markdown]
 # The export computes in float32 and the model in bfloat16. They can therefore differ if two choices are almost equally likely.

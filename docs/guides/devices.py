@@ -44,7 +44,7 @@ names = np.random.default_rng(1).permutation(sorted(XKCD_COLORS))
 names = [name.removeprefix("xkcd:") for name in names]
 light = np.array([np.dot(to_rgb("xkcd:" + name), (0.299, 0.587, 0.114)) for name in names])
 labels = (light > np.median(light)).astype("int32")
-ids = np.zeros((len(names), 24), "int32")              # 0 is padding, 1 begins a row
+ids = np.zeros((len(names), 24), "int32")              # 0 is padding, 1 starts a sequence
 for row, name in zip(ids, names):
     letters = [1, *(ord(letter) - ord("a") + 3 if letter.isalpha() else 2 for letter in name)][:24]
     row[: len(letters)] = letters

@@ -140,4 +140,4 @@ for path, logits in answers.items():
     )
 
 # %% [markdown]
-# See [int8 measurements](../measurements/serving.md#int8) for accuracy and speed on several tasks.
+# See [int8 measurements](../measurements/serving.md#int8) for accuracy and speed on multiple tasks.

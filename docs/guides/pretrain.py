@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Pre-train a BERT in your language
 #
-# In this guide you train a vocabulary and a masked language model on Korean text, in about two minutes of CPU time. For a corpus of several
+# In this guide you train a vocabulary and a masked language model on Korean text, in about two minutes of CPU time. For a corpus of many
 # gigabytes, [one command](#pre-train-on-a-large-corpus) does the same.
 #
 # ```python

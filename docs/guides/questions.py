@@ -66,7 +66,7 @@ print(len(entries), "parameters; for example", entries[0])
 
 # %%
 def question_about(entry, others, rng):
-    """A question about one of several parameters, with the answer's place in their description."""
+    """Returns a question about one of the parameters, with the answer's position in the passage."""
     context, spans = "", {}
     for one in others:
         for key, before, after in (

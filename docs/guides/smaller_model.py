@@ -120,7 +120,7 @@ reports = {}
 
 
 def measure(name, task):
-    """Compares scores, parameters and the time of a prediction with those of the large model."""
+    """Compares scores, parameters and prediction times with the large model."""
     reports[name] = insight.compare_pruned(large, task, test, test_labels, batches=1)
 
 

@@ -6,8 +6,8 @@
 
 It needs none of this project, and runs in an environment of the other library. ONNX and OpenVINO
 models have int8 products, as sentence-transformers quantizes them, OpenVINO's with the column
-`text` of the CSV files in the folder TEXTS. fastembed computes in float32, from the ONNX file that
-sentence-transformers writes. ONNX Runtime has one thread, for a server of one core.
+`text` of the CSV files in the directory TEXTS. fastembed computes in float32, from the ONNX file
+that sentence-transformers writes. ONNX Runtime has one thread, for a server of one core.
 """
 
 import json
