@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import time
+
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert import BertConfig
+from training.costs import model_flops
 from training.costs.model_flops import (
     bfloat16_speedup,
     fine_tuning_flops,
@@ -113,6 +116,24 @@ def test_peak_flops_is_plausible(monkeypatch, dtype):
     monkeypatch.setattr("training.costs.model_flops._SIZES_ON_CPU", (32, 64))
     assert 1e6 < peak_flops(dtype) < 1e16
     assert np.isfinite(peak_flops(dtype))
+
+
+@pytest.mark.backend_independent
+def test_slow_matmuls_are_measured_briefly(monkeypatch):
+    """For example, PyTorch's bfloat16 matmuls without bfloat16 instructions."""
+    sizes = []
+
+    def multiply_slowly(factor):
+        sizes.append(factor.shape[0])
+        time.sleep(0.02)
+
+    monkeypatch.setattr(model_flops, "_SIZES_ON_CPU", (32, 64))
+    monkeypatch.setattr(model_flops, "_MAX_SECONDS", 0.03)
+    monkeypatch.setattr(model_flops, "_multiply", multiply_slowly)
+    assert 0 < peak_flops.__wrapped__("float32") < 2 * 32**3 / 0.02
+    assert sizes == [32] * 3  # once before the measurement
+    assert bfloat16_speedup.__wrapped__() > 0
+    assert len(sizes) == 3 + 2 + 2
 
 
 def test_bfloat16_speedup_is_measured_once():
