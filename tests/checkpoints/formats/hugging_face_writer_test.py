@@ -95,7 +95,7 @@ def test_task_is_saved_with_tokenizer_and_class_names(tmp_path):
     embedder = TextEmbedder(task.backbone)  # has no heads and no tokenizer
     checkpoints.save_hugging_face(embedder, tmp_path / "embedder")
     assert checkpoints.open_checkpoint(tmp_path / "embedder").heads == ()
-    with pytest.raises(TypeError, match="a Backbone or a task, received ClassificationHead"):
+    with pytest.raises(TypeError, match=r"a Backbone or a task\. Received: ClassificationHead"):
         checkpoints.save_hugging_face(task.head, tmp_path / "head")
 
 
