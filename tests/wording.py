@@ -30,7 +30,7 @@ WORDS = {
     r"told|alike": "reported, the same",
     r"(?:weights|masks|seeds|tokens|examples) are drawn": "sampled, initialized",
     r"real (?:tokens|rows)": "non-padding tokens, examples",
-    r"verbs?": "prediction method",
+    r"(?-i:verbs?)": "prediction method",
     r"filled up": "padded",
     r"theirs|ours": "expected and actual, or the noun",
     r"(?:tokens|rows|requests|texts|examples) a second": "per second",

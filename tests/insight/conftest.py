@@ -6,7 +6,7 @@ import pytest
 from keras_bert import MaskedLM
 
 WORDS = (
-    "he she him her his the an a is doctor nurse engineer told that was tired saw and for work "
+    "he she him her his the an a is doctor nurse engineer showed that was tired saw and for work "
     "kind angry rich poor to grandma s mean man men woman women they are who had go people from "
     ". , ' - very"
 )

@@ -14,7 +14,7 @@ from tests.text.small_tokenizers import make_tokenizer
 from tests.training.host_processes import HostProcesses
 
 pytestmark = [
-    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX trains on multiple hosts"),
     pytest.mark.slow,
 ]
 
@@ -29,7 +29,7 @@ keras.distribution.initialize(address, int(count), int(number))
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
 from tests.tasks.hosts_test import compute_predictions, train_tasks
 
-answers = {"predicted": compute_predictions(), **train_tasks(), "refused": []}
+answers = {"predicted": compute_predictions(), **train_tasks(), "errors": []}
 model = answers.pop("model")
 features = model.preprocessor(["a film"])
 texts = ["a film"] * (4 + 2 * int(number))
@@ -40,7 +40,7 @@ for call in (
     try:
         call()
     except ValueError as error:
-        answers["refused"].append(str(error))
+        answers["errors"].append(str(error))
 print(json.dumps(answers))
 """
 
@@ -124,6 +124,6 @@ def test_two_hosts_match_one_host(tmp_path):
         assert len(results["predicted"]) == len(predictions)
         for values, expected in zip(results["predicted"], predictions, strict=True):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
-        feature_error, row_error = results["refused"]
+        feature_error, row_error = results["errors"]
         assert "In one of 2 processes, x must be text" in feature_error
         assert "num_rows must be the same in all processes" in row_error

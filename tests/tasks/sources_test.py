@@ -159,7 +159,7 @@ class ModelCallingDataset(keras.utils.PyDataset):
         return BATCH
 
     def on_epoch_begin(self):
-        self.epochs.append("begin")
+        self.epochs.append("start")
 
     def on_epoch_end(self):
         self.call()
@@ -174,7 +174,7 @@ def test_py_dataset_can_call_the_model(task):
     data.call = lambda: task.evaluate(*BATCH, verbose=0)
     assert count_trained_batches(task, data, epochs=2) == 4
     assert task.predict(data, verbose=0).shape == (4, 2)
-    assert data.epochs == ["begin", "end"] * 5
+    assert data.epochs == ["start", "end"] * 5
 
 
 def test_weights_are_not_used_as_labels(task):

@@ -104,7 +104,7 @@ def test_entities_join_words(monkeypatch):
         [[person("1", 0, 1)]],
         [[], [person("2", 0, 1)]],
     ]
-    for names in (None, ["NOUN", "VERB", "X"]):
+    for names in (None, ["NOUN", "ADJ", "X"]):
         with pytest.raises(ValueError, match="class_names must encode spans"):
             make_tagger(num_classes=3, class_names=names).entities("a")
 

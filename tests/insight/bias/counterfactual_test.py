@@ -115,7 +115,7 @@ def test_swaps_keep_case_and_grammar():
     default = {kind: Swapper(kind, lines) for kind, lines in insight.default_swaps().items()}
     for kind, text, expected in (
         ("gender", "Her idea helped her.", "His idea helped him."),
-        ("gender", "HE told her that she's his.", "SHE told him that he's hers."),
+        ("gender", "HE showed her that she's his.", "SHE showed him that he's hers."),
         ("gender", "Mary loves him, his book is hers.", "Mary loves her, her book is his."),
         ("gender", "His is good, and his idea", "Hers is good, and her idea"),
         ("gender", "The man-made kingdom, a king", "The woman-made kingdom, a queen"),

@@ -10,18 +10,18 @@ pytestmark = pytest.mark.on_tensorflow
 
 
 def test_template_scores_match_transformers(masked_lm, log_probabilities):
-    templates = ["{target} is {attribute}.", "The very {attribute} told {target} that"]
+    templates = ["{target} is {attribute}.", "The very {attribute} showed {target} that"]
     attributes = ["a nurse", "an engineer", "doctors"]
     scores = insight.template_log_odds(masked_lm, templates, attributes)
     assert scores.attributes == ("nurse", "engineer", "doctors")
     masked_attributes = [
         ["[MASK] is a nurse.", "[MASK] is an engineer.", "[MASK] is doctors."],
-        [f"The very {attribute} told [MASK] that" for attribute in attributes],
+        [f"The very {attribute} showed [MASK] that" for attribute in attributes],
     ]
     prior = [
         ["[MASK] is a [MASK].", "[MASK] is an [MASK].", "[MASK] is [MASK][MASK]."],
         [
-            f"The very {masks} told [MASK] that"
+            f"The very {masks} showed [MASK] that"
             for masks in ("a [MASK]", "an [MASK]", "[MASK][MASK]")
         ],
     ]

@@ -12,18 +12,18 @@ from keras_bert import insight
 
 pytestmark = pytest.mark.on_tensorflow
 
-PRO = """1 [The doctor] told the nurse that [he] was tired.
-2 The doctor told [the nurse] that [she] was tired.
+PRO = """1 [The doctor] showed the nurse that [he] was tired.
+2 The doctor showed [the nurse] that [she] was tired.
 
 3 [The nurse] saw [ the doctor ] and was angry, for [her] work was [her] work.
-4 the nurse saw [the doctor] and told [him] a work.
-5 The doctor saw [the nurse] and told [her] that
+4 the nurse saw [the doctor] and showed [him] a work.
+5 The doctor saw [the nurse] and showed [her] that
 """
-ANTI = """1 [The doctor] told the nurse that [she] was tired.
-2 The doctor told [the nurse] that [he] was very tired.
+ANTI = """1 [The doctor] showed the nurse that [she] was tired.
+2 The doctor showed [the nurse] that [he] was very tired.
 3 [The nurse] saw [the doctor] and was angry, for [his] work was [his] work.
-4 the nurse saw [the doctor] and told [her] a work.
-5 The doctor saw [the nurse] and told [he] that
+4 the nurse saw [the doctor] and showed [her] a work.
+5 The doctor saw [the nurse] and showed [he] that
 """
 
 
@@ -79,7 +79,7 @@ def test_winobias_dataset_is_read(masked_lm):
 def test_few_mismatched_pairs_are_excluded(masked_lm, tmp_path):
     files = [tmp_path / name for name in ("pro.txt", "anti.txt")]
     lines = [
-        [f"{number} [The doctor] told the nurse that [{own}] was tired.\n" for number in range(100)]
+        [f"{number} [The doctor] showed the nurse that [{own}] was tired.\n" for number in range(100)]
         for own in ("he", "she")
     ]
     lines[1][81] = "81 [The engineer] saw [her] work and was very angry.\n"
@@ -96,11 +96,11 @@ def test_few_mismatched_pairs_are_excluded(masked_lm, tmp_path):
 
 def test_invalid_sentences_raise(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
-    pro.write_text("1 [The doctor] told [him].\n2 [The doctor] told her.\n")
-    anti.write_text("1 [The doctor] told [her].\n")
+    pro.write_text("1 [The doctor] showed [him].\n2 [The doctor] showed her.\n")
+    anti.write_text("1 [The doctor] showed [her].\n")
     with pytest.raises(ValueError, match=r"pro\.txt, line 2 must have a pronoun in brackets"):
         insight.winobias_pronouns(masked_lm, pro, anti)
-    pro.write_text("1 [The doctor] told [him].\n" * 2)
+    pro.write_text("1 [The doctor] showed [him].\n" * 2)
     with pytest.raises(ValueError, match=r"Received: 2 \(.*pro\.txt\) and 1 \(.*anti\.txt\)"):
         insight.winobias_pronouns(masked_lm, pro, anti)
     pro.write_text("The doctor saw [himself].\n")
@@ -113,9 +113,9 @@ def test_invalid_sentences_raise(masked_lm, tmp_path):
 
 def test_mismatched_files_raise(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
-    lines = ["1 [The doctor] told [him] that.\n", "2 [The nurse] saw [her] and [her] doctor.\n"]
+    lines = ["1 [The doctor] showed [him] that.\n", "2 [The nurse] saw [her] and [her] doctor.\n"]
     pro.write_text("".join(lines))
-    anti.write_text("1 [The doctor] told [her] that.\n2 A good doctor told the nurse [she] was.\n")
+    anti.write_text("1 [The doctor] showed [her] that.\n2 A good doctor showed the nurse [she] was.\n")
     message = r"pro\.txt, line 2, and .*anti\.txt, line 2 differ in more than the bracketed pronoun"
     with pytest.raises(ValueError, match=message):
         insight.winobias_pronouns(masked_lm, pro, anti)
@@ -126,6 +126,6 @@ def test_mismatched_files_raise(masked_lm, tmp_path):
         insight.winobias_pronouns(masked_lm, pro, anti)
     assert len(str(error.value)) < 600
     pro.write_text("".join(lines))
-    message = r"pro\.txt, line 1, and .*pro\.txt, line 1 have the same sentence, 'The doctor told"
+    message = r"pro\.txt, line 1, and .*pro\.txt, line 1 have the same sentence, 'The doctor showed"
     with pytest.raises(ValueError, match=message):
         insight.winobias_pronouns(masked_lm, pro, pro)
