@@ -78,14 +78,14 @@ def test_concurrent_writes_of_one_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("kind", ["file", "directory"])
 def test_failure_keeps_existing_file(tmp_path, kind):
     (tmp_path / "target").write_text("older")
 
     def write(temporary):
-        if kind == "folder":
+        if kind == "directory":
             temporary.mkdir()
-        (temporary / "a" if kind == "folder" else temporary).write_text("half of")
+        (temporary / "a" if kind == "directory" else temporary).write_text("half of")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), atomic.atomic_path(tmp_path / "target") as temporary:

@@ -114,7 +114,9 @@ def test_error_includes_field_value_and_rule(name, value, allowed):
 
 
 def test_num_heads_must_divide_hidden_dim():
-    with pytest.raises(ConfigError, match=r"num_heads must divide hidden_dim.*768"):
+    with pytest.raises(
+        ConfigError, match=r"num_heads must divide hidden_dim \(768\)\. Received: 5"
+    ):
         BertConfig(num_heads=5)
 
 
@@ -127,7 +129,10 @@ def test_heads_by_layer():
     assert BertConfig.from_json(config.to_json()) == config
     assert hash(config) != hash(BertConfig(**sizes))
     for changes, message in (
-        ({"heads_by_layer": (4, 1, 1)}, r"must have 2 values.*Received: \(4, 1, 1\)"),
+        (
+            {"heads_by_layer": (4, 1, 1)},
+            r"must have 2 values, one per layer\. Received: \(4, 1, 1\)",
+        ),
         ({"heads_by_layer": (4, 5)}, r"at most num_heads \(4\)"),
         ({"layer_sharing": "all"}, "equal for layers that share their attention"),
     ):
@@ -152,7 +157,9 @@ def test_replace_validates_a_copy():
     config = BertConfig()
     assert config.replace(num_layers=2) == BertConfig(num_layers=2)
     assert config.num_layers == 12
-    with pytest.raises(ConfigError, match=r"num_layers must .*0"):
+    with pytest.raises(
+        ConfigError, match=r"num_layers must be an integer in \[1, 10000\]\. Received: 0"
+    ):
         config.replace(num_layers=0)
     with pytest.raises(ConfigError, match=r"has no field 'layers'\. The fields are: vocabulary"):
         config.replace(layers=2)
@@ -172,7 +179,7 @@ def test_json_round_trip_of_standard_configs(name):
         ("[1, 2]", "must be an object. Received: list"),
         ('{"num_layer": 3}', "has no field 'num_layer'"),
         ('{"num_layers": 3.0}', r"num_layers must be an integer in \[1, 10000\]"),
-        ('{"dropout": NaN}', "dropout must .*nan"),
+        ('{"dropout": NaN}', r"dropout must be a number in \[0, 1\)\. Received: nan"),
     ],
 )
 def test_invalid_json_raises(text, message, tmp_path):

@@ -226,7 +226,7 @@ class SnippetChecker(ast.NodeVisitor):
         if isinstance(function, type):  # A class passes `**kwargs` to its bases.
             name, owner = "__init__", function
         elif isinstance(function, FunctionType) and function.__qualname__.endswith(f".{name}"):
-            owner = self.class_of(function)
+            owner = self.find_class(function)
         for base in inspect.getmro(owner) if isinstance(owner, type) else ():
             if name in vars(base):
                 parameters |= set(inspect.signature(getattr(base, name)).parameters)
@@ -236,7 +236,7 @@ class SnippetChecker(ast.NodeVisitor):
             parameters |= set(inspect.signature(FORWARDED_TO[name]).parameters)
         assert keywords <= parameters, f"{function} takes no {keywords - parameters}"
 
-    def class_of(self, function):
+    def find_class(self, function):
         return getattr(inspect.getmodule(function), function.__qualname__.partition(".")[0])
 
 

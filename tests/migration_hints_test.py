@@ -58,7 +58,7 @@ def test_from_preset_error_suggests_option(backbone, tmp_path):
 
 
 def test_compile_and_fit_errors_suggest_argument(classifier):
-    with pytest.raises(TypeError, match=r"compile has no argument learning_rate.*Use optimizer"):
+    with pytest.raises(TypeError, match=r"compile has no argument learning_rate\. Use optimizer"):
         classifier.compile(learning_rate=2e-5)
     with pytest.raises(TypeError, match="Use epochs instead of num_train_epochs"):
         classifier.fit(["a"], [0], num_train_epochs=3)

@@ -14,7 +14,7 @@ from keras_bert.export import ServedModel  # noqa: E402
 from tests.export.batching_session import assert_same_outputs, run_alone, run_together  # noqa: E402
 from tests.export.served_tasks import OPTIONS, strings  # noqa: E402
 from tests.small_tasks import make_text_task  # noqa: E402
-from tests.tasks.contract_test import check_alike  # noqa: E402
+from tests.tasks.contract_test import check_close  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -42,7 +42,7 @@ def test_export_matches_ensemble(tmp_path):
     ensemble.export(tmp_path / "1", max_batch_size=4)
     served = ServedModel(tmp_path / "1")
     assert (served.predict_method, served.fields) == (ensemble.predict_method, ensemble.fields)
-    check_alike(served.predict_rows(ROWS), ensemble.predict_rows(ROWS))
+    check_close(served.predict_rows(ROWS), ensemble.predict_rows(ROWS))
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     check_batches(loaded.signatures["serving_default"], ensemble)
     # The export has each member's weights, and one set of warm-up requests.

@@ -238,7 +238,10 @@ def test_attributions_do_not_change_the_task(directory):
 def test_invalid_arguments_raise(directory):
     classifier = TextClassifier.from_preset(directory)
     for arguments, message in (
-        (("the", "lime"), "method must .*lime"),
+        (
+            ("the", "lime"),
+            "method must be one of integrated_gradients, .*occlusion. Received: 'lime'",
+        ),
         ((["a", "b", "c"],), "x must be a text or a pair"),
         ((None,), "x must be a text or a pair"),
         (
@@ -254,10 +257,13 @@ def test_invalid_arguments_raise(directory):
             insight.attributions(classifier, *arguments)
     whole = insight.attributions(classifier, ("the film", "dull " * 27), "occlusion")
     assert all(word["score"] for word in whole.words)
-    with pytest.raises(ValueError, match=r"baseline must .*zero"):
+    with pytest.raises(ValueError, match=r"baseline must be one of pad, mask\. Received: 'zero'"):
         insight.attributions(classifier, "the", baseline="zero")
     embedder = TextEmbedder(Backbone(BertConfig(vocabulary_size=len(TOKENS), **SIZES)))
-    with pytest.raises(ValueError, match=r"must be a task with a head .* Received: a TextEmbedder"):
+    with pytest.raises(
+        ValueError,
+        match=r"must be a task with a head .*, such as a TextClassifier\. Received: a TextEmbedder",
+    ):
         insight.attributions(embedder, "the")
 
 

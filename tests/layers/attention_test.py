@@ -25,7 +25,7 @@ def make_attention(**arguments) -> Attention:
 
 def compute_expected(layer: Attention, mask):
     config = BertConfig(num_heads=layer.num_heads, hidden_dim=8)
-    return numpy_bert.attention(X, numpy_bert.weights_of(layer), "attention", config, mask)
+    return numpy_bert.attention(X, numpy_bert.get_weights(layer), "attention", config, mask)
 
 
 def test_dropout_applies_to_probabilities_in_training():

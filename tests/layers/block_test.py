@@ -32,7 +32,7 @@ def make_block(dropout=0.0) -> TransformerBlock:
 
 def test_dropout_applies_to_sublayer_outputs():
     layer = make_block(dropout=ALL)
-    weights = numpy_bert.weights_of(layer)
+    weights = numpy_bert.get_weights(layer)
     inner = numpy_bert.layer_norm(
         X, weights["layer_0/attention_norm/gamma"], weights["layer_0/attention_norm/beta"]
     )

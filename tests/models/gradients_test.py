@@ -28,13 +28,13 @@ def combine(coefficients, logits):
 
 def compute_gradients(model: Pretrainer, inputs=INPUTS) -> dict[str, np.ndarray]:
     """Computes gradients with a step of gradient descent at learning rate 1."""
-    before = numpy_bert.weights_of(model)
+    before = numpy_bert.get_weights(model)
     if not model.compiled:
         model.compile(
             keras.optimizers.SGD(1.0), loss=dict.fromkeys(COMBINATION, combine), metrics=[]
         )
     model.train_on_batch(inputs, COMBINATION)
-    after = numpy_bert.weights_of(model)
+    after = numpy_bert.get_weights(model)
     model.set_weights(list(before.values()))
     return {path: before[path] - after[path] for path in before}
 
@@ -63,7 +63,7 @@ def model_gradients(model) -> dict[str, np.ndarray]:
 
 
 def test_gradients_match_finite_differences(model, model_gradients):
-    weights = numpy_bert.weights_of(model)
+    weights = numpy_bert.get_weights(model)
     random = np.random.default_rng(0)
     for path, gradient in model_gradients.items():
         direction = random.normal(size=gradient.shape)

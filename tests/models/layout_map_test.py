@@ -158,7 +158,7 @@ def test_preset_is_loaded_into_shards(answers):
 
 def test_mesh_without_model_axis_raises():
     mesh = keras.distribution.DeviceMesh((1,), ("batch",), devices=["cpu:0"])
-    message = r"model_parallel_dim_name is 'model'; .*, one of 'batch'"
+    message = r"must be an axis of the device mesh, one of 'batch'\. Received: 'model'"
     with pytest.raises(ValueError, match=message):
         Backbone.get_layout_map(mesh)
 

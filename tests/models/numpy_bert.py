@@ -13,7 +13,7 @@ from keras_bert.config import BertConfig
 Weights = dict[str, np.ndarray]
 
 
-def weights_of(model) -> Weights:
+def get_weights(model) -> Weights:
     return {v.path: np.asarray(v.numpy(), "float64") for v in model.weights}
 
 

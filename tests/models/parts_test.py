@@ -69,7 +69,7 @@ def make_backbone(variant: str, **arguments) -> Backbone:
 def test_outputs_match_numpy(variant):
     options = {"output_hidden_states": True, "output_attention_scores": True}
     backbone, inputs = make_backbone(variant, **options), features()
-    expected = numpy_bert.encoder(numpy_bert.weights_of(backbone), backbone.config, inputs)
+    expected = numpy_bert.encoder(numpy_bert.get_weights(backbone), backbone.config, inputs)
     is_token = inputs["padding_mask"]
     for name, output in backbone(inputs).items():
         pairs = zip(keras.tree.flatten(output), keras.tree.flatten(expected[name]), strict=True)

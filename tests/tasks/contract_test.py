@@ -65,7 +65,7 @@ def test_task_learns_and_predicts_consistently(name, family, tmp_path):
     assert len(history["loss"]) == 2
     check_directions(task, history)
     if case.ask is not None:
-        check_alike(case.ask(task), answers)
+        check_close(case.ask(task), answers)
     if BACKEND == "tensorflow" and case.dataset is not None:
         check_dataset(task, case, scores)
 
@@ -90,7 +90,7 @@ def check_answers(task, case, directory, tolerance=1e-5):
     loaded = (case.from_preset or type(task)).from_preset(directory / "preset")
     student = getattr(task, "student_task", task)
     assert loaded.preprocessor.get_config() == student.preprocessor.get_config()
-    check_alike(case.answers(loaded), answers, tolerance)
+    check_close(case.answers(loaded), answers, tolerance)
     return answers, scores
 
 
@@ -118,7 +118,7 @@ def evaluate(task, case, batch_size):
     return task.evaluate(**case.data, batch_size=batch_size, return_dict=True, verbose=0)
 
 
-def check_alike(received, expected, tolerance=1e-5):
+def check_close(received, expected, tolerance=1e-5):
     """Checks that nested predictions have equal strings and close numbers."""
 
     def check(one, other):

@@ -149,7 +149,12 @@ def test_multi_label_head_matches_one_vs_rest():
 @pytest.mark.parametrize(
     ("arguments", "x", "y", "message"),
     [
-        ({"top_layers": None}, ["a", "sea"], ["reds", "blues"], "top_layers=.*SentencePooling"),
+        (
+            {"top_layers": None},
+            ["a", "sea"],
+            ["reds", "blues"],
+            r"SentencePooling\(\)\]\. Received: top_layers=\[\]",
+        ),
         ({"class_names": None, "num_classes": 1}, ["a", "sea"], [0.5, 1], "Received: a regression"),
         ({}, ["a", "sea"], ["reds", "reds"], "at least two different labels"),
         ({}, [("a", "sea")], ["reds"], "x must be single texts"),

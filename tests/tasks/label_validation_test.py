@@ -29,7 +29,10 @@ def make_compiled(task, **arguments):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([1, 2, 5, 3], r"row 2 must be an id from 0 to 4.*class_names"),
+        (
+            [1, 2, 5, 3],
+            r"row 2 must be an id from 0 to 4\. Received: 5\. If labels do not count from 0",
+        ),
         ([1, 2, 0, -1], r"row 3 must be an id from 0 to 4"),
         ([1, 0.5, 2, 0], r"row 1 must be an id"),
         ([1, 2, 0, np.nan], r"row 3 must be an id"),
@@ -67,7 +70,9 @@ def test_unsuitable_loss_raises(loss, message):
         make_compiled(TextClassifier, num_classes=5).compile("sgd", loss=loss)
     if "probabilities" in message:
         losses = {"start_logits": loss, "end_logits": "mse"}
-        with pytest.raises(ValueError, match=f"loss of a QuestionAnswerer must .*{message}"):
+        with pytest.raises(
+            ValueError, match=f"loss of a QuestionAnswerer must expect logits. Received: {message}"
+        ):
             make_compiled(QuestionAnswerer).compile("sgd", loss=losses)
 
 
@@ -204,7 +209,10 @@ def test_distiller_class_weight_accepts_names():
     distiller.compile("sgd")
     labels = np.array([0, 1, 0, 1])
     distiller.fit(IDS, labels, class_weight={"good": 2.0}, verbose=0)
-    with pytest.raises(ValueError, match=r"class_weight must be one of bad, good.* Received: 7"):
+    with pytest.raises(
+        ValueError,
+        match=r"class_weight must be one of bad, good, or an id from 0 to 1\. Received: 7",
+    ):
         distiller.fit(IDS, labels, class_weight={7: 2.0}, verbose=0)
 
 
@@ -214,9 +222,12 @@ def test_distiller_class_weight_accepts_names():
         ([["a"], ["c"]], r"row 1 must be one of a, b. Received: 'c'"),
         (["a", "b"], r"row 0 must be a list of names, or 2 values 0 or 1"),
         ([[0, 1], [0, 2]], r"row 1 must be a list of names, or 2 values 0 or 1"),
-        ([[0, 1], [0]], r"row 1 must be .*Received: \[0\]"),
-        ([["a"], None], r"row 1 must be .*Received: None"),
-        ([["a"], ["b", None]], r"row 1 must be .*Received: \['b', None\]"),
+        ([[0, 1], [0]], r"row 1 must be a list of names, or 2 values 0 or 1\. Received: \[0\]"),
+        ([["a"], None], r"row 1 must be a list of names, or 2 values 0 or 1\. Received: None"),
+        (
+            [["a"], ["b", None]],
+            r"row 1 must be a list of names, or 2 values 0 or 1\. Received: \['b', None\]",
+        ),
         ([["a"]], r"each of the 2 texts. Received: shape \(1, 2\)"),
     ],
 )

@@ -49,14 +49,15 @@ def write_foreign(path):
             lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n..."),
             "Received: 11 bytes, an HDF5 file",
         ),
-        (write_truncated, "Received: .* a truncated archive"),
+        (write_truncated, r"Received: [\d,]+ bytes, a truncated archive"),
         (write_corrupt, "is a corrupt `.keras` archive: Bad CRC-32"),
         (lambda path: write_archive(path, other="{}"), r"without config\.json, with other\.json"),
         (lambda path: write_archive(path, config="[" * 10**5), r"its config\.json is not JSON"),
         (lambda path: write_archive(path, config="[]"), "of the class None"),
         (
             write_foreign,
-            "must contain a task or a Backbone .*Received: a model of the class 'Sequential'",
+            r"must contain a task or a Backbone of keras_bert\. Received: a model of the class "
+            "'Sequential'",
         ),
         (
             lambda path: write_archive(path, config='{"registered_name": "keras_bert>Backbone"}'),
@@ -76,7 +77,9 @@ def test_load_model_rejects_other_paths(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"gone\.keras does not exist"):
         keras_bert.load_model(tmp_path / "gone.keras")
     keras_bert.Backbone(SMALL).save_to_preset(tmp_path)
-    with pytest.raises(ValueError, match=r"directory of a preset .* `from_preset`"):
+    with pytest.raises(
+        ValueError, match=r"directory of a preset or checkpoint\. Load it with `from_preset`"
+    ):
         keras_bert.load_model(tmp_path)
     export = tmp_path / "1"
     export.mkdir()
@@ -134,7 +137,7 @@ HUB_TOKENIZER = {
         (
             [*TOKENIZER, "vocabulary"],
             ["[PAD]", 5],
-            r"vocabulary in a .* list of strings",
+            r"vocabulary in a tokenizer config must be a list of strings",
         ),
         ([*TOKENIZER, "vocabulary"], ..., "wordpiece tokenizer lacks vocabulary. The fields are"),
         (
@@ -144,7 +147,11 @@ HUB_TOKENIZER = {
         ),
         ([*TOKENIZER, "file"], "x", "wordpiece tokenizer has 'file'. The fields are"),
         (TOKENIZER, [], r"A tokenizer config must be a dict"),
-        ([*PREPROCESSOR, "sequence_length"], "8", "sequence_length .* must be an integer"),
+        (
+            [*PREPROCESSOR, "sequence_length"],
+            "8",
+            "sequence_length of the preprocessor must be an integer",
+        ),
         (
             [*PREPROCESSOR, "sequence_length"],
             ...,
@@ -161,7 +168,7 @@ HUB_TOKENIZER = {
         (
             [*ARCHITECTURE, "vocabulary_size"],
             10**12,
-            "must contain the architecture.s .* parameters",
+            r"must contain the architecture's 16,000,[\d,]+ parameters",
         ),
         ([*ARCHITECTURE, "hidden_dim"], {}, "BertConfig.hidden_dim must be an integer"),
         ([*ARCHITECTURE, "dropout"], float("nan"), "is not JSON: the number NaN is not finite"),
@@ -209,8 +216,8 @@ def test_non_finite_weight_error_includes_name(part, value, tmp_path):
     path = tmp_path / "model.keras"
     backbone.save(path)
     expected = (
-        rf"model\.keras: weight '{variable.path}' must .* 2 infinite or NaN values, "
-        rf"the first .*{value} at \[1, 2"
+        rf"model\.keras: weight '{variable.path}' must only have finite values\. Received: 2 "
+        rf"infinite or NaN values, the first is {value} at \[1, 2"
     )
     with pytest.raises(ValueError, match=expected):
         keras_bert.load_model(path)
@@ -225,7 +232,8 @@ def test_oversized_archive_raises_before_reading(tmp_path, monkeypatch):
         archive.writestr("config.json", "{}")
         archive.writestr("model.weights.h5", bytes(2**26 + 1))
     with pytest.raises(
-        ValueError, match=r"model\.weights\.h5 must expand to at most .* Received: 67,1"
+        ValueError,
+        match=r"model\.weights\.h5 must expand to at most 100 times its .* size\. Received: 67,1",
     ):
         keras_bert.load_model(path)
     monkeypatch.setattr(files, "MAX_BYTES", 1000)

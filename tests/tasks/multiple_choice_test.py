@@ -99,7 +99,7 @@ def test_choose_ranks_choices(task):
         ((["a"], [["b"], ["c"]]), [0], "1 texts and 2 lists of choices"),
         ({"choices": [["b"]]}, [0], "Received: no column 'text'"),
         ({"text": ["a"]}, [0], "must be a list of .*Received: dict of text in an unsup"),
-        (np.array([[[99]]]), [0], "token_ids must be .* Received: 99"),
+        (np.array([[[99]]]), [0], "token_ids must be at least 0 and below 10. Received: 99"),
     ],
 )
 def test_invalid_input_raises(task, x, y, message):

@@ -53,11 +53,23 @@ def test_fitting_preprocessor_is_accepted(preprocessor, changes):
 @pytest.mark.parametrize(
     ("preprocessor", "changes", "message"),
     [
-        (wordpiece(VOCABULARY, 9), {}, r"sequence_length .* which is 8. Received: 9"),
-        (wordpiece([*VOCABULARY, "c"]), {}, r"vocabulary .* which is 7. Received: 8 tokens"),
-        (byte_pair(BYTE_PAIRS), {**ROBERTA, "pad_token_id": 0}, r"It is 0. Received: 1"),
-        (wordpiece(VOCABULARY), ROBERTA, r"the pad_token_id of the encoder.* is 1. Received: 0"),
-        (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"It is 1. Received: None"),
+        (
+            wordpiece(VOCABULARY, 9),
+            {},
+            r"must be at most max_sequence_length of the encoder, which is 8. Received: 9",
+        ),
+        (
+            wordpiece([*VOCABULARY, "c"]),
+            {},
+            r"at most vocabulary_size tokens of the encoder, which is 7. Received: 8 tokens",
+        ),
+        (
+            byte_pair(BYTE_PAIRS),
+            {**ROBERTA, "pad_token_id": 0},
+            r"The pad_token_id is 0. Received: 1",
+        ),
+        (wordpiece(VOCABULARY), ROBERTA, r"The pad_token_id is 1. Received: 0"),
+        (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"The pad_token_id is 1. Received: None"),
     ],
 )
 def test_mismatched_preprocessor_raises(preprocessor, changes, message):
@@ -115,7 +127,11 @@ def test_unnamed_outputs_get_given_names(saved_preset):
             "class_names must be unique. Received: 'a' twice",
         ),
         ("task.json", {"dropout": "0.1"}, r"dropout must be a number in"),
-        ("task.json", {"sequence_length": 10**9}, "sequence_length .* Received: 1000000000"),
+        (
+            "task.json",
+            {"sequence_length": 10**9},
+            "must be at most max_sequence_length of the encoder, which is 8. Received: 1000000000",
+        ),
     ],
 )
 def test_invalid_preset_option_includes_path(file, changes, message, saved_preset):

@@ -40,7 +40,7 @@ def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
 
 
 def embed_without_pipeline(embedder, texts=TEXTS):
-    """Computes the loaded embeddings as `embed`, without a data pipeline."""
+    """Computes the same embeddings as `embed`, without a data pipeline."""
     features = embedder.preprocessor(texts)
     return keras.ops.convert_to_numpy(embedder(features))
 
@@ -76,7 +76,7 @@ def test_embed_keeps_the_order():
     ("x", "y", "message"),
     [
         (["a", "b"], None, "Received: single texts"),
-        ([("a", "b")], None, "two or more pairs.*Received: 1"),
+        ([("a", "b")], None, r"two or more pairs, because .* are the negatives\. Received: 1"),
         ([("a", "b")], [1], "without labels"),
     ],
 )
@@ -95,7 +95,7 @@ def test_equal_texts_are_not_negatives():
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     vectors = [embedder.embed(list(column)) for column in zip(*pairs, strict=True)]
     scores = 20 * vectors[0] @ vectors[1].T
-    scores[[0, 2, 1], [2, 0, 2]] = -np.inf  # The loaded text, and a text that is already in the row
+    scores[[0, 2, 1], [2, 0, 2]] = -np.inf  # The same text, and a text that is already in the row
     expected = np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores))
     assert losses[2] == pytest.approx(expected, rel=1e-4)
 
@@ -222,7 +222,10 @@ def test_modules_are_read_from_their_paths(tmp_path):
     embedder = TextEmbedder.from_preset(tmp_path)
     assert (embedder.pooling, embedder.preprocessor.sequence_length) == ("cls", 7)
     write_modules(tmp_path, "Transformer", "Pooling", Pooling="lost")
-    with pytest.raises(CheckpointError, match=r"lost.config\.json is missing, but .*Copy the"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"lost.config\.json is missing, but .*modules\.json requires it\. Copy the",
+    ):
         TextEmbedder.from_preset(tmp_path)
     write_modules(tmp_path, "Transformer", "Pooling", Transformer="0_Transformer")
     with pytest.raises(CheckpointError, match="Transformer in this directory"):

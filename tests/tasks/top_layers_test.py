@@ -126,7 +126,10 @@ def test_custom_top_layers(classifier, tmp_path):
     model.save(tmp_path / "task.keras")
     loaded = keras.saving.load_model(tmp_path / "task.keras")
     np.testing.assert_allclose(*compute_outputs(loaded), expected, atol=1e-5)
-    with pytest.raises(ValueError, match=r"In presets, top_layers must be .*bidirectional_lstm"):
+    with pytest.raises(
+        ValueError,
+        match=r"In presets, top_layers must be from keras_bert\.layers\.bidirectional_lstm",
+    ):
         model.save_to_preset(tmp_path / "preset")
     classifier.save_to_preset(tmp_path / "preset")
     with pytest.warns(CheckpointWarning, match=r"instead of 2 classes \(other top_layers\)"):
@@ -135,9 +138,12 @@ def test_custom_top_layers(classifier, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("TextClassifier", r"\(batch, features\)"), ("QuestionAnswerer", r"\(batch, length, feat")],
+    [
+        ("TextClassifier", r"\(batch, features\)"),
+        ("QuestionAnswerer", r"\(batch, length, features\)"),
+    ],
 )
 def test_wrong_top_layer_shape_raises(name, shape):
     layers = bidirectional_lstm(6, return_sequences=name == "TextClassifier")
-    with pytest.raises(ValueError, match=f"top_layers must return .*{shape}"):
+    with pytest.raises(ValueError, match=f"top_layers must return {shape}"):
         make_task(name, layers)

@@ -79,7 +79,10 @@ def test_winobias_dataset_is_read(masked_lm):
 def test_few_mismatched_pairs_are_excluded(masked_lm, tmp_path):
     files = [tmp_path / name for name in ("pro.txt", "anti.txt")]
     lines = [
-        [f"{number} [The doctor] showed the nurse that [{own}] was tired.\n" for number in range(100)]
+        [
+            f"{number} [The doctor] showed the nurse that [{own}] was tired.\n"
+            for number in range(100)
+        ]
         for own in ("he", "she")
     ]
     lines[1][81] = "81 [The engineer] saw [her] work and was very angry.\n"
@@ -115,7 +118,9 @@ def test_mismatched_files_raise(masked_lm, tmp_path):
     pro, anti = tmp_path / "pro.txt", tmp_path / "anti.txt"
     lines = ["1 [The doctor] showed [him] that.\n", "2 [The nurse] saw [her] and [her] doctor.\n"]
     pro.write_text("".join(lines))
-    anti.write_text("1 [The doctor] showed [her] that.\n2 A good doctor showed the nurse [she] was.\n")
+    anti.write_text(
+        "1 [The doctor] showed [her] that.\n2 A good doctor showed the nurse [she] was.\n"
+    )
     message = r"pro\.txt, line 2, and .*anti\.txt, line 2 differ in more than the bracketed pronoun"
     with pytest.raises(ValueError, match=message):
         insight.winobias_pronouns(masked_lm, pro, anti)
