@@ -158,7 +158,7 @@ def test_invalid_preset_option_includes_path(file, changes, message, saved_prese
 )
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 def test_from_preset_sets_encoder_options(name, tmp_path):
-    task = getattr(keras_bert, name)
+    task_class = getattr(keras_bert, name)
     encoder = keras_bert.Backbone(
         config(
             num_segments=2,
@@ -167,7 +167,7 @@ def test_from_preset_sets_encoder_options(name, tmp_path):
     save_preset(encoder, tmp_path, tokenizer={"vocabulary": VOCABULARY})
     options = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
     options |= {"max_query_length": 3} if name == "QuestionAnswerer" else {}
-    task = task.from_preset(
+    task = task_class.from_preset(
         tmp_path,
         sequence_length=7,
         encoder_dropout=0.25,
@@ -183,7 +183,7 @@ def test_from_preset_sets_encoder_options(name, tmp_path):
     with pytest.raises(
         ValueError, match=f"options of {name}.from_preset must be .*dtype.*Received: wings"
     ):
-        task.from_preset(tmp_path, wings=2)
+        task_class.from_preset(tmp_path, wings=2)
 
 
 @pytest.mark.parametrize(
