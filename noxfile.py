@@ -180,9 +180,10 @@ def _commands(page: str) -> list[str]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Lints all files, checks their format, and checks the types in `keras_bert`."""
+    """Checks lint, format and wording of all files, and the types in `keras_bert`."""
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
+    session.run("python", "tests/wording.py")
     session.run("mypy")
 
 

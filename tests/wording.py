@@ -27,15 +27,15 @@ WORDS = {
     r"those of": "the noun again",
     r"beside": "next to, compared with, besides",
     r"likewise|anew|in turns|in small": "also, again, alternately, at a small scale",
-    r"told|alike": "reported, the same",
+    r"(?:is|are|was|were) told|alike": "reported, the same",
     r"(?:weights|masks|seeds|tokens|examples) are drawn": "sampled, initialized",
     r"real (?:tokens|rows)": "non-padding tokens, examples",
-    r"(?-i:verbs?)": "prediction method",
+    r"(?:tasks?|task's|its) verbs?": "prediction method",
     r"filled up": "padded",
     r"theirs|ours": "expected and actual, or the noun",
     r"(?:tokens|rows|requests|texts|examples) a second": "per second",
-    r"\d %": "93.9%, without a space",
-    r"[,;] expected|; it must": "rule. Received: value. Fix.",
+    r"\d+ %": "93.9%, without a space",
+    r"\w*[,;] expected (?:one|an?|the)|\w*; it must": "rule. Received: value. Fix.",
 }
 PATTERN = re.compile(rf"(?<![\w{{])(?:{'|'.join(f'({word})' for word in WORDS)})(?!\w)", re.I)
 CODE = re.compile(r"^( *)```.*?^\1```|`[^`\n]+`|\]\([^)\n]*\)", re.M | re.S)
