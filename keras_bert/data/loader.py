@@ -72,8 +72,13 @@ class RowSource(Protocol):
     num_rows: int | None
     """The number of examples, or `None` if it is unknown."""
 
-    def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns the `sizes` of all examples, or `None` if processes do not split them."""
+    def shared_sizes(self, options: BatchOptions) -> np.ndarray | None:
+        """Exchanges the `sizes` of all examples between processes.
+
+        Returns:
+            The sizes, or `None` with a single process, which packs each window before it needs
+            sizes.
+        """
 
     def example(self) -> BucketWindow | None:
         """Returns a window with the first example without consuming it. `None` without examples."""
@@ -90,8 +95,7 @@ class RowsInMemory:
         self.columns = columns or {}
         self.num_rows: int | None = len(examples)
 
-    def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns the `sizes` of all examples, or `None` if processes do not split them."""
+    def shared_sizes(self, options: BatchOptions) -> np.ndarray | None:
         if options.sharded_map is None:
             return None
 
@@ -157,7 +161,7 @@ class Loader(Batches):
         is_coarse = options.has_few_lengths(self.num_batches)
         self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=is_coarse)
         # Processes exchange the sizes here, before a thread makes batches.
-        self._sizes = source.sizes(options)
+        self._sizes = source.shared_sizes(options)
 
     @property
     def num_batches(self) -> int | None:
@@ -226,9 +230,9 @@ class Loader(Batches):
         fills, shard = self.options.pads_last_batch, self.options.shard
         full_batches = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
         shards = [rows[rows_of_shard(shard, len(rows))] for rows in full_batches]
-        place = np.arange(len(window.rows))
+        in_sequences = np.arange(len(window.rows))
         if sequences is None:
-            sequences, place = _pack_shards(window, row_sizes, shards)
+            sequences, in_sequences = _pack_shards(window, row_sizes, shards)
         for rows, full_batch, own_rows in zip(batches, full_batches, shards, strict=True):
             row_mask = None
             if fills:
@@ -236,29 +240,37 @@ class Loader(Batches):
                 row_mask = row_mask[rows_of_shard(shard, len(full_batch))].astype("float32")
             size = row_sizes[rows].max(axis=0)
             yield self._finish(
-                self._pad(sequences, place[own_rows], size, own_rows, row_mask, window)
+                self._pad(sequences, in_sequences[own_rows], size, own_rows, row_mask, window)
             )
 
     def _pad(
         self,
         sequences: Sequences,
-        place: np.ndarray,
+        in_sequences: np.ndarray,
         size: np.ndarray,
-        rows: np.ndarray,
+        in_window: np.ndarray,
         row_mask: np.ndarray | None,
         window: BucketWindow,
     ) -> Batch:
-        """Pads examples in a window to a batch. `place` contains their indices in `sequences`.
+        """Pads examples to a batch.
 
-        `size` is the maximum `sizes` in the batch over all processes.
+        Args:
+            sequences: Sequences that include the examples' sequences.
+            in_sequences: The examples' indices in `sequences`.
+            size: The maximum `sizes` in the batch over all processes.
+            in_window: The examples' indices in the window.
+            row_mask: 1 for examples, 0 for padding. `None` without padding.
+            window: The window.
         """
         length, num_sequences = bucket_for(max(1, size[0]), self._buckets), size[1]
-        index = window.rows[rows]
+        in_source = window.rows[in_window]
         return Batch(
-            sequences.take(NUMPY, place).pad(NUMPY, length, self._pad_token_id, num_sequences),
-            window.first + index,
+            sequences.take(NUMPY, in_sequences).pad(
+                NUMPY, length, self._pad_token_id, num_sequences
+            ),
+            window.first + in_source,
             row_mask,
-            {name: column[index] for name, column in window.columns.items()},
+            {name: column[in_source] for name, column in window.columns.items()},
         )
 
 
@@ -283,11 +295,11 @@ def _pack_shards(
         indices 0, 1 and 2.
     """
     own = np.concatenate([np.zeros(0, "int64"), *shards])
-    place = np.arange(len(window.rows))
-    place[own] = np.arange(len(own))
+    in_sequences = np.arange(len(window.rows))
+    in_sequences[own] = np.arange(len(own))
     sequences = window.examples.pack(window.rows[own])
     _check_sizes(sizes(sequences), row_sizes[own], window.rows[own])
-    return sequences, place
+    return sequences, in_sequences
 
 
 def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:

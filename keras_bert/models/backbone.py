@@ -426,7 +426,8 @@ def _outputs(
         x = layers.embedding_projection(x)
     hidden_states, attention_scores = [x], []
     # Only the last layer may skip tokens, because the outputs of every other layer are needed in
-    # the next layer's attention. A symbolic layout always has output positions.
+    # the next layer's attention. A symbolic layout has placeholder positions even without the
+    # option, see `BatchLayoutBuilder.compute_output_spec`.
     layouts = [layout._replace(output_positions=None)] * config.num_layers
     if output_positions is not None:
         layouts[-1] = layout

@@ -30,8 +30,8 @@ class AttentionPattern(NamedTuple):
     Attributes:
         causal: Whether tokens attend only to themselves and to the tokens before them.
         window: Maximum distance between two tokens that attend to each other. `None` for no limit.
-        in_blocks: Whether a window's mask covers only the pairs in each of its blocks, instead of
-            all token pairs.
+        in_blocks: Whether a window's mask is split into blocks, `(batch * blocks, 1, queries,
+            keys)`, see `WindowBlocks`. Otherwise it covers all pairs, `(batch, 1, length, length)`.
     """
 
     causal: bool = False
@@ -43,7 +43,7 @@ class AttentionPattern(NamedTuple):
         """The key of the pattern's masks in `BatchLayout.masks`."""
         names = ["causal"] * self.causal
         if self.window is not None:
-            names.append(f"{'window' if self.in_blocks else 'near'}_{self.window}")
+            names.append(f"{'blocks' if self.in_blocks else 'pairs'}_{self.window}")
         return "_".join(names) or "full"
 
 

@@ -66,8 +66,10 @@ def should_unpad(
     # Check for `torch.compile` first, since it cannot trace context variables.
     if dispatch.is_torch_graph() or _request.get() == "forbid":
         return False
-    if unpadded or case.training:
-        return bool(unpadded)
+    if unpadded:
+        return True
+    if case.training:
+        return False
     if case.backend == "torch":
         return kernel_of(case) == "varlen" and math.prod(token_ids.shape) >= MIN_POSITIONS_ON_GPU
     return case.device == "cpu" and _request.get() == "allow" and not _is_compiled_by_xla()

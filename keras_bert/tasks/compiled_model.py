@@ -208,7 +208,7 @@ class CompiledModel(TokenModel):
         It also updates the weighted mean of each loss over all examples or tokens, so that the
         reported values do not depend on the batches.
         """
-        y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
+        y, y_pred, sample_weight = self._targets_and_weights(x, y, y_pred, sample_weight, training)
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)
         if self._objective is None:
@@ -222,7 +222,7 @@ class CompiledModel(TokenModel):
         loss = self._objective.loss(x, y, y_pred, sample_weight, training)
         return self._add_layer_losses(loss, x)
 
-    def _compared(
+    def _targets_and_weights(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
         """Returns the targets, outputs and weights for losses and metrics.
@@ -279,7 +279,7 @@ class CompiledModel(TokenModel):
 
     def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
         """Returns a batch's loss divisors, as in `compute_loss`, float32 `(losses,)`."""
-        y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
+        y, _, sample_weight = self._targets_and_weights(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
         compiled: Any = self._objective  # `MicroBatches` only calls this with an objective.
         return compiled.divisors(x, y, self.output, sample_weight)
@@ -288,7 +288,7 @@ class CompiledModel(TokenModel):
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
         """Updates the metrics and returns all results."""
-        y, y_pred, weights = self._compared(x, y, y_pred, sample_weight, training=False)
+        y, y_pred, weights = self._targets_and_weights(x, y, y_pred, sample_weight, training=False)
         if not isinstance(y, Mapping):
             weights = self._metric_weights(y, weights)
         elif any(self._ignored_class(name) is not None for name in y):

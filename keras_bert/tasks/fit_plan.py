@@ -117,7 +117,7 @@ class FitPlan:
         train: The features to train on, or batches of them.
         validation: The features to validate on, or batches of them. `None` for no validation.
         class_weight: The weight of each class ID. `None` for no class weights.
-        batches: Which batches to read and train on, and which share loss divisors.
+        batch_plan: Which batches to read and train on, and which share loss divisors.
         feed: Passes `train` to Keras.
         validation_feed: Passes `validation` to Keras.
     """
@@ -128,7 +128,7 @@ class FitPlan:
     train: Features
     validation: Features | None
     class_weight: dict[int, float] | None
-    batches: BatchPlan
+    batch_plan: BatchPlan
     feed: BatchFeeder
     validation_feed: BatchFeeder
 
@@ -149,9 +149,9 @@ class FitPlan:
             "batch_size": self.arguments.batch_size,
             "shuffle": not has_order and self.arguments.shuffle,
         }
-        if self.batches.batches_per_update == 1:
+        if self.batch_plan.batches_per_update == 1:
             return data
-        return {"x": MicroBatches(self.task, self.batches, **data)}
+        return {"x": MicroBatches(self.task, self.batch_plan, **data)}
 
     def other_arguments(self) -> dict[str, Any]:
         """Returns the other arguments of Keras' `fit` that this plan determines."""
@@ -190,7 +190,7 @@ def plan_fit(
     class_weight = plan_class_weight(task, arguments.class_weight, options)
     train = task._as_features(train_rows, options)
     shares_divisors = task.compiled and task._has_loss_divisors()
-    batches = BatchPlan(
+    batch_plan = BatchPlan(
         arguments.initial_batch,
         arguments.steps_per_epoch,
         batches_per_update=micro_batches_per_update_of(task.optimizer) if shares_divisors else 1,
@@ -202,12 +202,12 @@ def plan_fit(
         train,
         validation,
         class_weight,
-        batches,
+        batch_plan,
         BatchFeeder(
             train.x,
             epoch=arguments.initial_epoch,
             epochs=arguments.epochs - arguments.initial_epoch,
-            plan=batches,
+            plan=batch_plan,
         ),
         BatchFeeder(None if validation is None else validation.x, evaluated=task),
     )

@@ -135,21 +135,22 @@ class Objective:
 
     def loss(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool) -> Any:
         """Computes the sum of the outputs' losses and updates the mean of each loss."""
-        total = 0
+        objective = 0
         mean_divisors = read_mean_divisors(x, self._losses) if training else {}
-        for name, loss, value, divisor in self._sums(x, y, y_pred, sample_weight):
-            mean = ops.divide_no_nan(ops.stop_gradient(value), divisor)
-            self._means[name].update_state(mean, divisor)
+        for name, loss, loss_sum, divisor in self._sums(x, y, y_pred, sample_weight):
+            batch_mean = ops.divide_no_nan(ops.stop_gradient(loss_sum), divisor)
+            self._means[name].update_state(batch_mean, divisor)
+            term = loss_sum
             if not loss.is_sum:
-                value = divide_by_update(value, divisor, mean_divisors.get(name))
-            total = total + (value if loss.coefficient == 1 else value * loss.coefficient)
-        return total
+                term = divide_by_update(loss_sum, divisor, mean_divisors.get(name))
+            objective = objective + (term if loss.coefficient == 1 else term * loss.coefficient)
+        return objective
 
     def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any) -> Any:
         """Computes the sum of the outputs' losses without updating any mean."""
         return sum(
-            loss.coefficient * (value if loss.is_sum else ops.divide_no_nan(value, divisor))
-            for _, loss, value, divisor in self._sums(None, y, y_pred, sample_weight)
+            loss.coefficient * (loss_sum if loss.is_sum else ops.divide_no_nan(loss_sum, divisor))
+            for _, loss, loss_sum, divisor in self._sums(None, y, y_pred, sample_weight)
         )
 
     def divisors(self, x: Any, y: Any, outputs: Any, sample_weight: Any) -> Any:

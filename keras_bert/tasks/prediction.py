@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`predict` for text and arrays, in the order of the input and in multiple processes."""
+"""Reads input, makes batches, and predicts in the order of the input.
+
+`fit_plan` and `evaluate` also read their data with `TextPredictor._read_labeled`.
+"""
 
 from __future__ import annotations
 

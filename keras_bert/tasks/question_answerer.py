@@ -182,7 +182,7 @@ class QuestionAnswerer(Task):
     def _default_loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(OUTPUTS, 0.5)
 
-    def _compared(
+    def _targets_and_weights(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
         # In training, the softmax includes padding, as in the original BERT code. In evaluation,

@@ -251,7 +251,7 @@ class TextEmbedder(Task):
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         return LabelRules(is_score=self._learns_scores)
 
-    def _compared(
+    def _targets_and_weights(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
         if y_pred is not None and isinstance(x, Mapping) and ROWS_OF_PAIRS in x:

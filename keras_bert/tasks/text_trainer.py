@@ -96,9 +96,10 @@ class TextTrainer(TextPredictor):
                 to use the first examples instead of the shortest.
             **kwargs: Other arguments of `keras.Model.fit`.
 
-        If the bias of the head is 0, as in a new head, it is first set to the log frequency of each
-        class, to the log odds of each label (with `multi_label`) or to the mean score. The
-        frequencies are counted over all examples in memory, over the first 1,024 examples in a
+        If the bias of the head is 0, as in a new head, it is first set to the best constant output:
+        the log odds of each label (with `multi_label`), the mean score (regression) or the log
+        frequency of each tag (`TokenClassifier`). Heads with one class per text start at 0. Labels
+        are counted over all examples in memory, over the first 1,024 examples in a
         `tf.data.Dataset` of single texts, or over the first examples in other batches. This is not
         done for datasets and generators of features.
 
@@ -305,7 +306,7 @@ class TextTrainer(TextPredictor):
         if labels is None or isinstance(labels, Mapping):
             return
         labels = ops.convert_to_numpy(labels)
-        _, _, weights = self._compared(data.x, labels, None, weights, training=True)
+        _, _, weights = self._targets_and_weights(data.x, labels, None, weights, training=True)
         weights = self._weighted_by_class(labels, weights)
         weights = None if weights is None else ops.convert_to_numpy(weights)
         value = self._label_rules(options).best_constant(labels, weights)

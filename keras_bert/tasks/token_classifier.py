@@ -260,7 +260,7 @@ class TokenClassifier(Task):
             self.num_classes, self.class_names, lowest=None, ignored=self._ignored_class()
         )
 
-    def _compared(
+    def _targets_and_weights(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
         # Negative labels and padding get a weight of 0, whatever the form of the features.

@@ -130,7 +130,7 @@ class DatasetRows:
         cardinality = int(dataset.cardinality())
         self.num_rows = None if cardinality < 0 else cardinality
 
-    def sizes(self, options: BatchOptions) -> None:
+    def shared_sizes(self, options: BatchOptions) -> None:
         """Returns `None`, because each process reads all examples."""
 
     def example(self) -> BucketWindow | None:

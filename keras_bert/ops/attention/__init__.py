@@ -135,8 +135,8 @@ def _mask_kind(layout: BatchLayout, mask: Tensor | None, window: int | None) -> 
     """Returns the mask type that a kernel must support, see `AttentionCase.mask`."""
     if window is None:
         return mask_kind(mask)
-    # The tensor only covers the window's blocks. Kernels for windows must know whether other tokens
-    # are masked.
+    # With a window, `mask` also contains the window, so its shape does not show whether anything
+    # else is masked.
     is_masked = layout.padding_mask is not None or layout.sequence_ids is not None
     return "pairs" if is_masked else "none"
 
@@ -218,7 +218,10 @@ def _attention_per_group(
 def _windowed_attention(
     query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
 ) -> Tensor:
-    """Computes attention within a window. The mask covers all sequences' blocks."""
+    """Splits the sequences into blocks, and computes attention with each block as a sequence.
+
+    The window is already part of the mask of all blocks.
+    """
     query, key, value = query_key_value_parts(query_key_value)
     assert options.window is not None
     blocks = WindowBlocks.from_length(length_of(query), options.window, options.causal)
