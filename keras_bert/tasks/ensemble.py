@@ -49,7 +49,7 @@ class Ensemble(Task):
     first member's order. The encoders may differ in everything else. An ensemble of one model makes
     the same predictions as that model.
 
-    To combine models of a custom task, define a subclass of both `Ensemble` and the task.
+    To combine models for a custom task, define a subclass of both `Ensemble` and the task.
 
     Args:
         members: One or more models, for example models trained with different seeds.

@@ -13,8 +13,8 @@ import numpy as np
 from keras_bert.checks import shorten_repr
 from keras_bert.ops.dispatch import compiles_each_shape
 
-# The index of a token's text, the offset of its first character in the text, and the offset after
-# its last character. `None` for a special token.
+# A token's text index, the offset of its first character in the text, and the offset after its last
+# character. `None` for a special token.
 Span = tuple[int, int, int] | None
 
 

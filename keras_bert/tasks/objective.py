@@ -227,7 +227,7 @@ def takes_ids(loss: Any) -> bool:
 
 
 def loss_name(loss: Any) -> str:
-    """Returns the normalized name of a Keras loss, given as a string, function or object."""
+    """Returns a Keras loss's normalized name. The loss is a string, function or object."""
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
     return name.lower().replace("_", "")
 
