@@ -295,4 +295,5 @@ def test_processes_exchange_values(runs):
     assert "the number differs between the processes: 0 in process 0, 1 in" in outputs[0]["number"]
     expected = "the command differs between the processes: {'seed': 1} in process 0, {'seed': 2} in"
     assert expected in outputs[0]["seed"]
-    assert "multiple of the 2 devices of the 2 processes" in outputs[0]["rows"]
+    expected = "must be a multiple of --file_groups, which is 2. Received: 3 (after step 0)"
+    assert expected in outputs[0]["rows"]
