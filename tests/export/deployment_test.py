@@ -70,7 +70,11 @@ def test_concurrent_deploys_get_distinct_versions(export, tmp_path, monkeypatch)
 
 def test_incomplete_export_raises(export, tmp_path):
     (export / "variables" / "variables.index").unlink()
-    with pytest.raises(ValueError, match=r"has no variables/variables\.index"):
+    with pytest.raises(
+        ValueError,
+        match=r"export must be a complete SavedModel\. Received: .* without "
+        r"variables/variables\.index",
+    ):
         deploy(export, tmp_path / "base")
     assert not (tmp_path / "base").exists()
 
