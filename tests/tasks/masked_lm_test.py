@@ -99,9 +99,13 @@ def test_batched_fill_matches_single_texts(monkeypatch):
     ("text", "top_k", "message"),
     [
         (["a [MASK]", None], 5, "Row 1 must be text"),
-        (["a [MASK]", "b"], 5, "Text 1 has no \\[MASK\\] to fill: 'b'"),
-        ("the cat", 5, "no \\[MASK\\] to fill: 'the cat'"),
-        ("the " * 10 + "[MASK]", 5, "no \\[MASK\\] to fill in its first 10 tokens"),
+        (["a [MASK]", "b"], 5, r"Text 1 must have a \[MASK\] to fill\. Received: 'b'"),
+        ("the cat", 5, r"must have a \[MASK\] to fill\. Received: 'the cat'"),
+        (
+            "the " * 10 + "[MASK]",
+            5,
+            r"must have a \[MASK\] to fill in its first 10 tokens",
+        ),
         ("[MASK]", 0, r"top_k must be an integer in \[1, 12\]"),
     ],
 )
@@ -114,8 +118,8 @@ def test_unfillable_text_raises(masked_lm, text, top_k, message):
     ("targets", "message"),
     [
         (["cat", "dog", "the", "Mat"], r"tokens of the vocabulary. Received: \['dog', 'Mat'\]"),
-        ("dog", r"targets has \['dog'\]"),
-        ([], "targets is empty"),
+        ("dog", r"targets must be tokens of the vocabulary\. Received: \['dog'\]"),
+        ([], r"targets must be tokens of the vocabulary\. Received: no tokens"),
     ],
 )
 def test_unknown_targets_raise(masked_lm, targets, message):
@@ -133,5 +137,5 @@ def test_fill_truncates_at_tokenizer_side(masked_lm):
     kept = ["[CLS]", "the", "mat", ".", "the", "[MASK]", "sat", "[SEP]"]
     assert [TOKENS[token] for token in ids] == kept
     assert position == 5
-    with pytest.raises(ValueError, match=r"no \[MASK\] to fill in its last 6 tokens"):
+    with pytest.raises(ValueError, match=r"must have a \[MASK\] to fill in its last 6 tokens"):
         model.fill("[MASK] the cat sat on the mat")

@@ -99,6 +99,6 @@ def test_invalid_examples_raise(masked_lm, tmp_path):
     bad = ("7", "nurse", "gender", "A BLANK", ("kind", "!", "to"))
     write_stereoset(path, [good, bad])
     with pytest.raises(
-        ValueError, match=r"\[1\] must be a StereoSet example .*'A !' has no word in the place"
+        ValueError, match=r"\[1\] must be a StereoSet example: .*'A !' has no word in the place"
     ):
         insight.stereoset(masked_lm, path)
