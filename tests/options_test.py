@@ -17,7 +17,7 @@ from tests.layers.contract_test import LAYERS
 from tests.small_tasks import CONFIG, LETTERS, make_task
 from tests.text.small_tokenizers import make_tokenizer
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 NAMES = ["x", "y"]
 TASKS = {

@@ -19,7 +19,7 @@ from tests.checkpoints.altered_configs import (
 )
 from tests.checkpoints.families_test import RELEASED_NOMIC_BERT
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 # Fields that the reader ignores
 IGNORED = {

@@ -35,7 +35,7 @@ from tests.checkpoints.small_models import (
 )
 
 # Readers and writers do the same on all backends.
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 SIZES = {
     "vocab_size": 20,

@@ -15,7 +15,7 @@ from keras_bert.checkpoints import CheckpointError, hub
 from keras_bert.models import Backbone
 from tests.checkpoints.small_models import VOCABULARY, small_backbone
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

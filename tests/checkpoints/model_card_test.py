@@ -9,7 +9,7 @@ import keras_bert
 from keras_bert.checkpoints.model_card import model_card
 from tests.checkpoints.small_models import small_config
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 RESULTS = {
     "config": {

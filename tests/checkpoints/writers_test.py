@@ -22,7 +22,7 @@ from tests.checkpoints.small_models import (  # noqa: E402
     randomize,
 )
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 SIZES = {
     **{"vocabulary_size": 20, "num_layers": 3, "num_heads": 2, "hidden_dim": 8},
@@ -187,6 +187,7 @@ def test_unsupported_field_error_includes_family(family, changes, field, tmp_pat
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("name", FORMATS)
 def test_quantized_head_is_not_saved(name, tmp_path):
     backbone = Backbone(make_config("bert", activation="gelu_tanh"))

@@ -14,7 +14,7 @@ from keras_bert import Backbone, BertConfig, TextClassifier, data, insight  # no
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 WORDS = "a the film was gripping dull good bad , . ?"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]

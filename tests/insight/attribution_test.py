@@ -79,7 +79,7 @@ def test_scores_match_captum(directory, method):
         np.testing.assert_allclose(attributions.convergence_delta, error, atol=1e-5)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_more_steps_reduce_convergence_delta(directory):
     classifier = TextClassifier.from_preset(directory)
     errors = [
@@ -93,7 +93,7 @@ def test_more_steps_reduce_convergence_delta(directory):
     assert errors[1] < 1e-3 < errors[0]
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_occlusion_score_is_output_change(directory):
     classifier = TextClassifier.from_preset(directory)
     attributions = insight.attributions(classifier, "the films was", "occlusion", target=2)
@@ -109,7 +109,7 @@ def test_occlusion_score_is_output_change(directory):
     assert attributions.scores[2] == attributions.scores[3]
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_attributions_find_the_decisive_word():
     keras.utils.set_random_seed(1)
     classifier = TextClassifier(
@@ -160,7 +160,7 @@ def random_task(kind, *arguments):
     return kind(backbone, *arguments, preprocessor=preprocessor)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_attributions_explain_each_task_output():
     """Integrated gradients add up to the task's prediction minus the baseline prediction."""
     tagger = random_task(TokenClassifier, 3)
@@ -234,7 +234,7 @@ def test_attributions_do_not_change_the_task(directory):
     assert alive() is None
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_invalid_arguments_raise(directory):
     classifier = TextClassifier.from_preset(directory)
     for arguments, message in (
@@ -281,7 +281,7 @@ def make_small_classifier():
     return make
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_static_int8_supports_only_occlusion(make_small_classifier):
     classifier = make_small_classifier()
     classifier.quantize("int8", calibration=["the film was good", "a dull film"])
@@ -295,7 +295,7 @@ def test_static_int8_supports_only_occlusion(make_small_classifier):
     assert all(word["score"] for word in whole.words)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize("method", ["integrated_gradients", "occlusion"])
 def test_unpadded_attributions_match_padded(make_small_classifier, method):
     padded, unpadded = make_small_classifier(), make_small_classifier(unpadded=True)
@@ -307,7 +307,7 @@ def test_unpadded_attributions_match_padded(make_small_classifier, method):
     np.testing.assert_allclose(other.scores, one.scores, atol=1e-5)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_occlusion_keeps_positions(make_small_classifier):
     """In some families, a token's position is the number of preceding non-padding tokens."""
     classifier = make_small_classifier(position_offset=2)

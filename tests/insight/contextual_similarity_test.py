@@ -13,7 +13,7 @@ from keras_bert import Backbone, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 WORDS = "a the film was dull good . bank river we sat on"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
@@ -100,6 +100,7 @@ def test_neighbors_match_transformers_embeddings(directory, model):
     assert [label.get_text() for label in neighbors.plot().get_yticklabels()] == expected[::-1]
 
 
+@pytest.mark.on_tensorflow
 def test_contexts_truncate_at_tokenizer_side(model):
     backbone, _ = model
     tokenizer = make_tokenizer(*TOKENS, truncation_side="left")

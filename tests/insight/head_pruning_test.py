@@ -28,7 +28,7 @@ from keras_bert.families import SIZES
 from keras_bert.layers import interventions
 from tests.text.small_tokenizers import make_tokenizer
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]

@@ -7,7 +7,7 @@ import pytest
 from keras_bert import Backbone, BertConfig, MaskedLM, Pretrainer, insight
 from keras_bert.checkpoints import CheckpointWarning
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 
 def test_token_scores_match_fill(masked_lm):

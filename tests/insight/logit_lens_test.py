@@ -13,7 +13,7 @@ from keras_bert import Backbone, BertConfig, MaskedLM, insight  # noqa: E402
 from keras_bert.text import WordPieceTokenizer  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 WORDS = "a the film was dull good ."
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]

@@ -82,7 +82,7 @@ def test_float64_trains():
     assert np.isfinite(history["loss"]).all()
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_rotary_angles_stay_float32():
     config = SMALL.replace(positions="rotary", num_segments=0)
     backbone = Backbone(config, dtype="mixed_bfloat16")

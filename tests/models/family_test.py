@@ -28,7 +28,7 @@ def compute_output(model, inputs):
     return to_numpy(model(inputs)["sequence_output"])
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_positions_skip_padding():
     config = make_config("positions behind padding")
     backbone = Backbone(config)
@@ -40,7 +40,7 @@ def test_positions_skip_padding():
     np.testing.assert_allclose(left[1, 2:], right[1, :3], atol=1e-5)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_too_long_row_raises():
     backbone = Backbone(make_config("positions behind padding"))
     length = backbone.config.max_sequence_length + 1
@@ -48,7 +48,7 @@ def test_too_long_row_raises():
         backbone({"token_ids": np.full((1, length), 5)})
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_segment_ids_are_ignored_without_segments():
     backbone = Backbone(make_config("no segments, no pooler"))
     inputs = {"token_ids": TOKENS, "segment_ids": np.ones_like(TOKENS)}
@@ -59,7 +59,7 @@ def test_segment_ids_are_ignored_without_segments():
     assert backbone.pooler is None
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_encoders_can_share_embeddings():
     wide = Backbone(SMALL.replace(embedding_dim=8))
     narrow = Backbone(

@@ -13,7 +13,7 @@ def to_arrays(variables):
     return [keras.ops.convert_to_numpy(variable.value) for variable in variables]
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize("task_class", [keras_bert.MaskedLM, keras_bert.Distiller])
 def test_config_copies_shared_weights(task_class):
     """`clone_model` would separate shared weights, so it raises and suggests the config."""
@@ -29,7 +29,7 @@ def test_config_copies_shared_weights(task_class):
         )
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize(
     "task_class",
@@ -76,7 +76,7 @@ def trainable_flags(model):
     )
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     "task_class",
     [keras_bert.TextClassifier, keras_bert.ReplacedTokenDetector, keras_bert.Distiller],

@@ -42,7 +42,7 @@ def test_lora_trains_two_matrices_per_block():
     assert sum(v.numpy().size for v in backbone.trainable_variables) == 2 * (2 * 16 + 2 * 48)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_lora_starts_from_the_same_outputs():
     backbone = Backbone(SMALL)
     random_weights(backbone)
@@ -60,7 +60,7 @@ def test_lora_training_changes_only_lora_weights():
     assert changed == {v.path for v in backbone.trainable_variables}
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_head_trains_with_lora():
     backbone = make_lora_backbone()
     inputs = token_inputs()
@@ -83,7 +83,7 @@ def test_lora_alpha_scales_the_update():
     assert abs(outputs[4] - outputs[2]).max() > 1e-3
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_plain_encoder_loads_merged_lora_weights(tmp_path):
     backbone = make_lora_backbone()
     train(backbone)
@@ -93,7 +93,7 @@ def test_plain_encoder_loads_merged_lora_weights(tmp_path):
     np.testing.assert_allclose(sequence_output(plain), sequence_output(backbone), atol=1e-5)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_lora_learns_after_loading_plain_weights(tmp_path):
     plain = Backbone(WITHOUT_DROPOUT)
     plain.save_weights(tmp_path / "encoder.weights.h5")
@@ -161,7 +161,7 @@ def test_calibration_inside_strategy_scope_raises():
     assert backbone.blocks[0].feed_forward.intermediate.int8_kernel is not None
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_unsupported_calibration_raises():
     with pytest.raises(ValueError, match="calibration requires mode='int8'"):
         Backbone(SMALL).quantize("int4", calibration=features())

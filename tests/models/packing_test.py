@@ -91,7 +91,7 @@ def test_attention_is_within_sequences():
         assert (scores[same] > 0).all()
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_packed_masked_lm_matches_unpacked(backbone):
     model = MaskedLM(backbone)
     positions = np.array([[0, 4, 11], [5, 7, 9], [0, 3, 6]], "int32")
@@ -103,7 +103,7 @@ def test_packed_masked_lm_matches_unpacked(backbone):
         np.testing.assert_allclose(logits[row, indices], expected[0], atol=1e-5)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_unpacked_outputs_match_plain_model(backbone):
     plain = Backbone(SMALL)
     plain.set_weights(backbone.get_weights())
@@ -120,7 +120,7 @@ def test_unpacked_outputs_match_plain_model(backbone):
         )
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_padding_mask_applies_within_sequences(backbone):
     mask = np.ones((3, LENGTH), bool)
     mask[0, 7] = False
@@ -143,7 +143,7 @@ def test_packed_rows_can_exceed_max_length(backbone):
         backbone(long)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_preset_loads_as_packed(backbone, tmp_path):
     backbone.save_to_preset(tmp_path)
     expected = to_numpy(backbone(FEATURES)["sequence_output"])

@@ -112,7 +112,7 @@ def test_packed_sequences_match_separate_rows(variant):
         np.testing.assert_allclose(packed[:, start:end], separate, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     "changes",
     [

@@ -46,7 +46,7 @@ def select_positions(outputs) -> np.ndarray:
     "changes",
     [
         *VARIANTS.values(),
-        *(pytest.param(x, marks=pytest.mark.on_tensorflow) for x in ALL_VARIANTS.values()),
+        *(pytest.param(x, marks=pytest.mark.on_torch) for x in ALL_VARIANTS.values()),
     ],
 )
 def test_outputs_match_full_row(changes):

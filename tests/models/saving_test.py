@@ -35,7 +35,7 @@ def test_keras_file_round_trip(policy, tmp_path):
     assert_same_outputs(loaded, backbone)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     "kind", list(TASKS)[1:5]
 )  # Tasks with layers other than the encoder and a head
@@ -76,7 +76,7 @@ def save_on_full_disk(save, backbone, folder):
     return raised.value
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize("save", [save_file, save_preset])
 def test_full_disk_keeps_existing_files(save, tmp_path):
     backbone = Backbone(SMALL)
@@ -86,7 +86,7 @@ def test_full_disk_keeps_existing_files(save, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize("save", [save_preset, save_hugging_face])
 def test_full_disk_leaves_no_new_directory(save, tmp_path):
     error = save_on_full_disk(save, Backbone(SMALL), tmp_path / "new")
@@ -94,7 +94,7 @@ def test_full_disk_leaves_no_new_directory(save, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_save_needs_directory_and_preset_creates_it(tmp_path):
     backbone = Backbone(SMALL)
     folder = tmp_path / "no" / "such"
@@ -112,7 +112,7 @@ def test_save_needs_directory_and_preset_creates_it(tmp_path):
     assert Backbone.from_preset(folder).config == SMALL
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_copies_by_config_and_clone_model_match():
     """`clone_model` copies the graph, and returns a plain functional model."""
     backbone = Backbone(SMALL, dtype="mixed_bfloat16")
@@ -128,7 +128,7 @@ def test_copies_by_config_and_clone_model_match():
         )
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_save_to_preset_over_file_raises(tmp_path):
     (tmp_path / "preset").write_text("")
     with pytest.raises(NotADirectoryError, match=r"cannot be a directory: .*preset is a file"):

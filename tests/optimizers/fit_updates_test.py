@@ -9,7 +9,7 @@ from keras_bert.optimizers import AdamW, AdamWeightDecay
 from keras_bert.optimizers.fit_updates import FitUpdates, with_fit_updates
 from tests.optimizers.small_model import LABELS, TOKENS, get_weights, small_model
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 
 def fit(model, batch_size=4, epochs=1, **arguments):

@@ -12,7 +12,7 @@ from keras_bert.optimizers import AdamW, layer_depth
 from keras_bert.tasks import TextClassifier
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     ("path", "depth"),
     [
@@ -82,7 +82,7 @@ def test_layer_depths_of_electra_classifier():
         assert {layer_depth(variable.path, num_layers=2) for variable in variables} == {depth}
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_num_layers_sets_depth_with_frozen_layers():
     variable = keras.Variable(np.zeros(2, "float32"), name="kernel")
     variable._path = "layer_0/kernel"

@@ -221,7 +221,7 @@ def test_infinite_gradient_makes_weights_nan(name):
     assert np.isnan(ops.convert_to_numpy(weights[1].value)).all()
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

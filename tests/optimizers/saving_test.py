@@ -58,7 +58,7 @@ def test_reloaded_model_continues_training(name, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB, StableAdamW])
 def test_reloaded_optimizer_excludes_norms_and_biases(optimizer, tmp_path):
     model = small_model(optimizer(1e-2, weight_decay=0.5))

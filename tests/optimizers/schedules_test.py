@@ -13,7 +13,7 @@ from keras_bert.optimizers import (
     TrapezoidalWarmupDecay,
 )
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 PEAK, TOTAL, WARMUP, FALL = 1e-4, 200, 20, 50
 

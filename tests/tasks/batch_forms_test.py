@@ -123,7 +123,7 @@ def test_token_loss_and_accuracy_match_numpy():
         model.evaluate(make_batches(rows, 3), verbose=0)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_validation_skips_padding_and_ignored_labels():
     model = make_task(TokenClassifier)
     model.compile("sgd")

@@ -139,7 +139,7 @@ def check_dataset(task, case, scores):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.on_tensorflow)]
+    "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.on_torch)]
 )
 def test_task_learns_in_mixed_precision(dtype, tmp_path):
     case = task_case("tagging")
@@ -179,7 +179,7 @@ def test_large_weights_do_not_overflow(name, dtype):
     assert losses[1] == pytest.approx(losses[0], rel=LARGE[dtype], abs=0.002)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_lora_learns_and_can_be_loaded(tmp_path):
     # LoRA changes little, because the embeddings keep their initial values.
     case = dataclasses.replace(task_case("tagging"), rounds=MANY_ROUNDS)
@@ -189,7 +189,7 @@ def test_lora_learns_and_can_be_loaded(tmp_path):
     check_answers(task, case, tmp_path)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_int8_task_is_accurate_and_can_be_loaded(tmp_path):
     case = task_case("tagging")

@@ -103,7 +103,7 @@ def test_triple_loss_matches_numpy(tokens, width):
             np.testing.assert_allclose(outputs[name], separate_logits, atol=1e-4)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_teacher_does_not_change():
     student, teacher = make_masked_pair()
     model = Distiller(student, teacher)
@@ -167,7 +167,7 @@ def test_regression_loss_matches_numpy():
     assert set(received) == {"loss", "divergence", "label_loss"}
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_student_starts_with_teacher_layers():
     teacher = randomize(MaskedLM(Backbone(DEEP)))
     teacher.trainable = False
@@ -189,7 +189,7 @@ def test_student_starts_with_teacher_layers():
     assert len(student.trainable_variables) == len(student.weights)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_mismatched_student_and_teacher_raise():
     student, teacher = make_masked_pair()
     with pytest.raises(TypeError, match="Received: MaskedLM and TextClassifier"):

@@ -79,7 +79,7 @@ def test_evaluate_scores_mean_outputs():
     )
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_members_are_matched_by_class_name():
     first, second = (make_text_task("TextClassifier", 2) for _ in range(2))
     first.class_names, second.class_names = ("no", "yes"), ("yes", "no")

@@ -15,7 +15,7 @@ from keras_bert import (
 )
 from tests.small_tasks import CONFIG, make_task, make_text_task
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 IDS = np.ones((4, 3), "int32")
 

@@ -130,7 +130,7 @@ HUB_TOKENIZER = {
 }
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
@@ -190,7 +190,7 @@ def test_invalid_config_error_includes_file(keys, value, message, saved_classifi
     assert len(str(raised.value)) < 700 + len(str(path))
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_vocabulary_path_in_config_is_not_opened(saved_classifier, tmp_path):
     """Otherwise an error message or a saved copy could contain the file's content."""
     secret, path = tmp_path / "vocab.txt", tmp_path / "model.keras"
@@ -201,7 +201,7 @@ def test_vocabulary_path_in_config_is_not_opened(saved_classifier, tmp_path):
     assert "'secret'" not in str(raised.value)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("part", ["backbone", "optimizer"])
 def test_non_finite_weight_error_includes_name(part, value, tmp_path):

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 from keras_bert import Backbone, MaskedLM  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402

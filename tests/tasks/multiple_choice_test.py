@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 pandas = pytest.importorskip("pandas")
 

@@ -110,7 +110,7 @@ def test_class_ids_are_not_rounded():
     assert received == pytest.approx(np.log(1 + np.exp(-1)), abs=0.01)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_batch_mean_loss_needs_full_batches():
     def mean(y_true, y_pred):
         return keras.ops.mean(keras.ops.square(y_true - y_pred))

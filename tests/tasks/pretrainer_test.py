@@ -53,7 +53,7 @@ def test_embedding_table_has_input_and_output_gradients():
     assert (update[unused_ids] == 0).all()
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_text_raises_but_pretraining_batches_train(tmp_path):
     words = [f"w{number}" for number in range(40)]
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]

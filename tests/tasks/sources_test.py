@@ -122,7 +122,7 @@ def test_initial_batch_beyond_the_data_raises(task):
         task.fit(TEXTS, LABELS, batch_size=2, initial_batch=2)
 
 
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_initial_batch_with_keras_loss():
     """The skipped batches are not needed for loss divisors."""
     model = make_classifier(micro_batches_per_update=4)
@@ -194,7 +194,7 @@ def test_weights_are_not_used_as_labels(task):
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 def test_micro_batches_are_grouped_by_update():
     tf = pytest.importorskip("tensorflow")
     from keras_bert.data.tfdata.text_datasets import map_with_group_mean

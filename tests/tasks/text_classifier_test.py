@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
@@ -61,6 +61,7 @@ def test_new_num_classes_warns_and_replaces_head(classifier, tmp_path):
     assert other.predict(["good"], verbose=0).shape == (1, 3)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 from keras_bert import Backbone, TextEmbedder, checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402

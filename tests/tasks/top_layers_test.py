@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 import keras_bert  # noqa: E402
 from keras_bert import Backbone, TextClassifier  # noqa: E402
@@ -96,6 +96,7 @@ def test_different_bilstm_warns_and_starts_new(classifier, numbers, tmp_path):
     assert tuple(other.head_options.values()) == numbers
 
 
+@pytest.mark.on_tensorflow
 def test_bilstm_export_matches_predict(classifier, tmp_path):
     tf = pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text")

@@ -14,7 +14,7 @@ from training import plan as plan_module
 from training.costs import energy, model_flops
 from training.plan import ACCELERATORS, PlanConfig, busy_note, parameters, plan
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 TINY = small_tasks.CONFIG.replace(max_sequence_length=32)
 

@@ -40,7 +40,7 @@ from training.pretraining.text_source import Batches, TextSource
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.unigrams import score, smoothed, unigram_probabilities
 
-pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
+pytestmark = [pytest.mark.on_torch, pytest.mark.slow]
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
 OPTIONS = {
@@ -522,6 +522,7 @@ def test_last_interval_has_the_remaining_steps(corpus, tmp_path, monkeypatch):
     assert int(models[0].optimizer.iterations) == 6
 
 
+@pytest.mark.on_tensorflow
 def test_default_evaluation_interval(corpus, tmp_path, monkeypatch):
     """One validation batch is scored for every four training batches, and at the end.
 

@@ -32,7 +32,7 @@ from tests.checkpoints.small_models import (
 )
 
 # Readers and writers do the same on all backends.
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 SIZES = {**families_test.SIZES, "num_hidden_layers": 2}
 
@@ -128,6 +128,7 @@ def test_multi_label_head_round_trip(tmp_path):
         assert not TextClassifier.from_preset(tmp_path / "source_3", num_classes=2).multi_label
 
 
+@pytest.mark.on_tensorflow
 def test_cross_encoder_has_two_classes_or_a_score(tmp_path):
     model = save_with_transformers("BertForSequenceClassification", tmp_path, num_labels=1)
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")

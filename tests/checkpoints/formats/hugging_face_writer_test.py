@@ -26,7 +26,7 @@ from tests.checkpoints.small_models import (
     small_config,
 )
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 CONFIG = {
     "vocab_size": 20,

@@ -10,7 +10,7 @@ from keras_bert.models import Backbone
 from keras_bert.tasks import MaskedLM, TextClassifier
 from tests.checkpoints.small_models import compute_outputs, randomize, read_task
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 SIZES = {
     "vocabulary_size": 20,

@@ -17,7 +17,7 @@ from tests.checkpoints.small_models import (
     randomize,
 )
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 
 def make_hub_backbone(**changes):

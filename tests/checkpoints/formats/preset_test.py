@@ -23,7 +23,7 @@ from tests.checkpoints.small_models import (
     small_backbone,
 )
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 
 def test_backbone_round_trip(tmp_path):

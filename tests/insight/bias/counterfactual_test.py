@@ -12,7 +12,7 @@ from keras_bert.insight.bias.word_swaps import Swapper  # noqa: E402
 from tests.insight.hugging_face_models import save_classifier  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 WORDS = "he she him her his an a actor actress muslim christian hindu was saw good mary james idea"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), ".", "##s"]

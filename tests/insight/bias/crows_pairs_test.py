@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from keras_bert import insight  # noqa: E402
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 PAIRS = [
     ("He is a rich doctor.", "She is a rich doctor."),

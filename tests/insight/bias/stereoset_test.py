@@ -9,7 +9,7 @@ import pytest
 
 from keras_bert import insight
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 STEREOSET = {
     "version": "1.0",

@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert import insight
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 
 def test_template_scores_match_transformers(masked_lm, log_probabilities):

@@ -10,7 +10,7 @@ import pytest
 
 from keras_bert import insight
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 PRO = """1 [The doctor] showed the nurse that [he] was tired.
 2 The doctor showed [the nurse] that [she] was tired.

@@ -19,7 +19,7 @@ from keras_bert.insight.probes.annotated_words import (  # noqa: E402
 )
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 WORDS = "the a film plot man we was saw good dull slept . , who"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s", "##ly"]

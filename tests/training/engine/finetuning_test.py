@@ -14,7 +14,7 @@ from training.engine.finetuning_config import FineTuningConfig
 
 
 # tests/optimizers/fit_updates_test.py counts the steps on each backend.
-@pytest.mark.on_tensorflow
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     ("num_rows", "batch_size", "accumulation", "epochs", "updates"),
     [

@@ -27,7 +27,7 @@ def test_scalar_mix_is_a_weighted_sum():
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("mix", [True, pytest.param(False, marks=pytest.mark.on_tensorflow)])
+@pytest.mark.parametrize("mix", [True, pytest.param(False, marks=pytest.mark.on_torch)])
 def test_feature_tagger_ignores_padding(mix):
     model = feature_tagger(4, 8, 3, mix=mix, units=5)
     x = random_inputs()
