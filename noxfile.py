@@ -254,9 +254,9 @@ def quick(session: nox.Session) -> None:
 def installed(session: nox.Session, extras: str) -> None:
     """Installs the wheel with an extra in an empty environment, and uses the extra's libraries."""
     session.install(f".[{extras}]" if extras else ".")
-    checkout, folder = Path.cwd(), session.create_tmp()
-    shutil.copytree("tests/installed", folder, dirs_exist_ok=True)
-    session.chdir(folder)
+    checkout, directory = Path.cwd(), session.create_tmp()
+    shutil.copytree("tests/installed", directory, dirs_exist_ok=True)
+    session.chdir(directory)
     session.run(
         *("bash", "-exo", "pipefail", "-c", INSTALLED[extras]),
         env={"CHECKOUT": str(checkout), "PYTHONPATH": None, "KERAS_BACKEND": None},
@@ -273,9 +273,9 @@ def newcomer(session: nox.Session, backend: str) -> None:
 
     The JAX session installs no TensorFlow, so it serves the trained model instead of an export.
     """
-    checkout, folder = Path.cwd(), Path(session.create_tmp()).resolve()
-    session.run("pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", ".")
-    (wheel,) = folder.glob("*.whl")
+    checkout, directory = Path.cwd(), Path(session.create_tmp()).resolve()
+    session.run("pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={directory}", ".")
+    (wheel,) = directory.glob("*.whl")
     page = Path("docs/start/ten_minutes.md").read_text("utf-8")
     install, file, finetune, predict, serve, curl, *_ = _commands(page)
     if backend != "tensorflow":
@@ -297,7 +297,7 @@ def newcomer(session: nox.Session, backend: str) -> None:
             kill $! && wait $!
         """,
     }
-    session.chdir(folder)
+    session.chdir(directory)
     seconds = {}
     for name, command in steps.items():
         start = time.monotonic()
@@ -325,7 +325,7 @@ def readme(session: nox.Session) -> None:
     """Runs the README's first command in a clone of the last commit."""
     text = Path("README.md").read_text(encoding="utf-8")
     command = _commands(text)[0]
-    with tempfile.TemporaryDirectory() as folder:
-        session.run("git", "clone", "--quiet", ".", folder)
-        with session.chdir(folder):
+    with tempfile.TemporaryDirectory() as directory:
+        session.run("git", "clone", "--quiet", ".", directory)
+        with session.chdir(directory):
             session.run("bash", "-exc", command, env={"PYTHONPATH": None, "KERAS_BACKEND": None})

@@ -36,7 +36,7 @@ import jupytext
 import nbformat
 
 DOCS = Path(__file__).resolve().parent
-FOLDERS = ("guides", "extend")
+DIRECTORIES = ("guides", "extend")
 NOTEBOOKS = ("guides/classify", "guides/questions", "guides/pretrain")
 _WIDTH = 92
 # The start of a page's last line. This line is not compared with the script.
@@ -48,8 +48,8 @@ def names() -> list[str]:
     """Returns the scripts' paths relative to `docs`, without suffix."""
     return [
         path.relative_to(DOCS).with_suffix("").as_posix()
-        for folder in FOLDERS
-        for path in sorted((DOCS / folder).glob("*.py"))
+        for directory in DIRECTORIES
+        for path in sorted((DOCS / directory).glob("*.py"))
     ]
 
 
@@ -106,9 +106,9 @@ def small_encoder() -> Path:
     tokenizer = keras_bert.WordPieceTokenizer(minilm.directory() / "vocab.txt")
     config = keras_bert.BertConfig(num_layers=1, num_heads=2, hidden_dim=32, intermediate_dim=64)
     preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
-    folder = Path(tempfile.mkdtemp(), "encoder")
-    keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor).save_to_preset(folder)
-    return folder
+    directory = Path(tempfile.mkdtemp(), "encoder")
+    keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor).save_to_preset(directory)
+    return directory
 
 
 def _readable(printed: str) -> str:
@@ -126,8 +126,8 @@ def run_here(name: str, *, small: bool = False) -> dict[int, str]:
     """
     cells, outputs = read_cells(name), {}
     before = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
         try:
             for cell, printed in run_cells(cells, small=small):
                 outputs[cells.index(cell)] = printed
@@ -225,8 +225,8 @@ def render_notebook(name: str, outputs: dict[int, str]) -> Any:
 
 
 def _run_in_process(name: str) -> dict[int, str]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "outputs.json")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "outputs.json")
         subprocess.run(
             [sys.executable, __file__, name, f"--outputs={path}"],
             check=True,

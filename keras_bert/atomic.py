@@ -48,17 +48,17 @@ def scratch_directory(parent: str | os.PathLike[str], name: str) -> Iterator[Pat
     remove_abandoned(parent)
     # File systems limit names in bytes, and a character has up to four bytes.
     part = os.fsencode(name)[:100].decode("utf-8", "ignore")
-    folder = Path(tempfile.mkdtemp(".partial", f".{part}.", os.path.abspath(parent)))
-    lock = _locked(folder)
+    directory = Path(tempfile.mkdtemp(".partial", f".{part}.", os.path.abspath(parent)))
+    lock = _locked(directory)
     try:
-        yield folder
+        yield directory
     except OSError as error:
         # Users do not know the hidden directory, so report the path that they passed.
-        if error.errno and str(error.filename or folder).startswith(str(folder)):
+        if error.errno and str(error.filename or directory).startswith(str(directory)):
             error.filename = os.path.join(parent, name)
         raise
     finally:
-        _remove(folder)
+        _remove(directory)
         if lock is not None:
             lock.close()
 
@@ -73,26 +73,26 @@ def remove_abandoned(parent: str | os.PathLike[str]) -> None:
                 _remove(path.parent)
 
 
-def _remove(folder: Path) -> None:
+def _remove(directory: Path) -> None:
     """Removes a scratch directory.
 
     The locked file is removed last. If the process is killed in between, another process can still
     recognize the directory and remove it.
     """
     with contextlib.suppress(OSError):
-        for path in folder.iterdir():
+        for path in directory.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name != _LOCK_FILE:
                 path.unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def _locked(folder: Path) -> IO[str] | None:
+def _locked(directory: Path) -> IO[str] | None:
     """Creates and locks a scratch directory's lock file. Closing the file releases the lock."""
     if fcntl is None:
         return None
-    unlocked = folder / f"{_LOCK_FILE}.new"
+    unlocked = directory / f"{_LOCK_FILE}.new"
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(open(unlocked, "w", encoding="utf-8"))
@@ -100,7 +100,7 @@ def _locked(folder: Path) -> IO[str] | None:
             file.flush()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Rename the file only now, so that other processes find it only when it is locked.
-            os.replace(unlocked, folder / _LOCK_FILE)
+            os.replace(unlocked, directory / _LOCK_FILE)
         except OSError:  # The file system is full or has no locks.
             return None
         stack.pop_all()
@@ -138,10 +138,10 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     Example:
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with atomic_path(f"{folder}/vocab.txt") as temporary:
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with atomic_path(f"{directory}/vocab.txt") as temporary:
     ...         _ = temporary.write_text("[PAD]")
-    ...     os.listdir(folder)
+    ...     os.listdir(directory)
     ['vocab.txt']
     """
     given = Path(path)
@@ -156,8 +156,8 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     descriptor = _STANDARD.get(str(given), given.name if given.parent in _DESCRIPTORS else "")
     parent = tempfile.gettempdir() if is_alone or descriptor else target.parent
     # If multiple processes write the same file, the last to finish wins.
-    with scratch_directory(parent, given.name) as folder:
-        temporary = folder / given.name
+    with scratch_directory(parent, given.name) as directory:
+        temporary = directory / given.name
         try:
             yield temporary
         except OSError as error:
@@ -213,8 +213,8 @@ def exchange(first: Path, second: Path) -> None:
     """
     if _exchanged(first, second):
         return
-    folder = tempfile.mkdtemp(".replaced", f".{second.name[:50]}.", second.parent)
-    kept = Path(folder, second.name)
+    directory = tempfile.mkdtemp(".replaced", f".{second.name[:50]}.", second.parent)
+    kept = Path(directory, second.name)
     try:
         os.rename(second, kept)
         try:
@@ -225,7 +225,7 @@ def exchange(first: Path, second: Path) -> None:
         os.rename(kept, first)
     finally:
         with contextlib.suppress(OSError):
-            os.rmdir(folder)
+            os.rmdir(directory)
 
 
 def _exchanged(first: Path, second: Path) -> bool:
@@ -259,12 +259,14 @@ def make_directory(path: str | os.PathLike[str]) -> None:
     Raises:
         NotADirectoryError: If the path or one of its parents is a file.
     """
-    folder = Path(path)
+    directory = Path(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        blocking = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
-        raise NotADirectoryError(f"{folder} cannot be a directory: {blocking} is a file.") from None
+        blocking = next(part for part in (directory, *directory.parents) if os.path.lexists(part))
+        raise NotADirectoryError(
+            f"{directory} cannot be a directory: {blocking} is a file."
+        ) from None
 
 
 def check_replaceable(

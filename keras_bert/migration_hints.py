@@ -82,9 +82,9 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
     """
     parts = []
     for name in names:
-        ours = [each for each in _OUR_NAMES.get(name, ()) if each in known]
-        if ours:
-            parts.append(f" Use {' or '.join(ours)} instead of {name}.")
+        replacements = [each for each in _OUR_NAMES.get(name, ()) if each in known]
+        if replacements:
+            parts.append(f" Use {' or '.join(replacements)} instead of {name}.")
         elif name in _HINTS:
             parts.append(f" {_HINTS[name]}")
     return "".join(parts)

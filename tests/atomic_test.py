@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from keras_bert import atomic
-from keras_bert.checkpoints.folders import replaced_files
+from keras_bert.checkpoints.directories import replaced_files
 from keras_bert.export.deployment import deploy
 
 pytestmark = pytest.mark.backend_independent
@@ -26,46 +26,46 @@ with runpy.run_path(sys.argv[1])["atomic_path"](sys.argv[2]) as temporary:
 """
 
 
-def list_hidden(folder):
-    return [path for path in folder.iterdir() if path.name.startswith(".")]
+def list_hidden(directory):
+    return [path for path in directory.iterdir() if path.name.startswith(".")]
 
 
-def save_preset(folder):
-    with replaced_files(folder) as files:
+def save_preset(directory):
+    with replaced_files(directory) as files:
         (files / "config.json").write_text("{}")
 
 
-def deploy_export(folder):
-    export = folder.parent / "export"
+def deploy_export(directory):
+    export = directory.parent / "export"
     (export / "variables").mkdir(parents=True)
     for name in ("saved_model.pb", "variables/variables.index"):
         (export / name).touch()
-    deploy(export, folder)
+    deploy(export, directory)
 
 
 def test_only_copies_of_dead_processes_are_removed(tmp_path):
-    folder = tmp_path / "written"
-    folder.mkdir()
-    command = [sys.executable, "-c", SLOW_WRITER, atomic.__file__, str(folder / "a.txt")]
+    directory = tmp_path / "written"
+    directory.mkdir()
+    command = [sys.executable, "-c", SLOW_WRITER, atomic.__file__, str(directory / "a.txt")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"writing\n"
-        (copy,) = list_hidden(folder)
-        atomic.write_text(folder / "a.txt", "whole")
+        (copy,) = list_hidden(directory)
+        atomic.write_text(directory / "a.txt", "whole")
         assert (copy / "a.txt").read_text() == "half of"
         process.send_signal(signal.SIGKILL)
-    assert list_hidden(folder) == [copy]
+    assert list_hidden(directory) == [copy]
     # A copy from another machine may be in use, because its locks may not be visible here.
     other_copy = shutil.copytree(copy, copy.with_name(".b.txt.0.partial"))
     (other_copy / ".process").write_text("another machine")
     writers = {
-        "file": lambda folder: atomic.write_text(folder / "b.txt", ""),
+        "file": lambda directory: atomic.write_text(directory / "b.txt", ""),
         "preset": save_preset,
         "served": deploy_export,
     }
     for name, write in writers.items():
-        copied_folder = shutil.copytree(folder, tmp_path / name)
-        write(copied_folder)
-        assert list_hidden(copied_folder) == [copied_folder / other_copy.name], name
+        copied_directory = shutil.copytree(directory, tmp_path / name)
+        write(copied_directory)
+        assert list_hidden(copied_directory) == [copied_directory / other_copy.name], name
 
 
 def test_concurrent_writes_of_one_file(tmp_path):

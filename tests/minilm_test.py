@@ -17,7 +17,7 @@ def test_minilm_opens_without_importing_package(monkeypatch):
     monkeypatch.delitem(sys.modules, minilm.PACKAGE, raising=False)
     checkpoint = checkpoints.open_checkpoint(minilm.NAME)
     assert checkpoint.config.hidden_dim == 384
-    assert checkpoint.folder == minilm.directory() == Path(minilm.resolve("minilm"))
+    assert checkpoint.directory == minilm.directory() == Path(minilm.resolve("minilm"))
     assert minilm.PACKAGE not in sys.modules
 
 

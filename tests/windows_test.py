@@ -36,10 +36,10 @@ from keras_bert.atomic import atomic_path
 from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
 import keras_bert.models.threads
 import training.benchmarks.library
-from training.engine import output_folder, program
+from training.engine import output_directory, program
 
 def main(arguments):
-    with output_folder.lock_output_dir("output") as directory:
+    with output_directory.lock_output_dir("output") as directory:
         with atomic_path(directory / "saved", sync=True) as new:
             new.mkdir()
             (new / "vocab.txt").write_text("[PAD]")

@@ -32,7 +32,7 @@ import numpy as np
 from keras_bert.data.file_systems import is_url
 from keras_bert.tables import table_from_records, text_table
 
-from .engine import output_folder, program
+from .engine import output_directory, program
 from .engine.options import CommandConfig, UnusedFlags
 from .pretraining.record_config import PretrainingDataConfig
 
@@ -89,11 +89,13 @@ def main(config: CreatePretrainingDataConfig) -> None:
     from .pretraining.records import create_records
 
     # Remote file systems do not support locks.
-    folder = config.records.output_dir
-    own_folder: Any = contextlib.nullcontext()
-    if not is_url(folder):
-        own_folder = output_folder.lock_output_dir(folder, command="create_pretraining_data")
-    with own_folder:
+    directory = config.records.output_dir
+    own_directory: Any = contextlib.nullcontext()
+    if not is_url(directory):
+        own_directory = output_directory.lock_output_dir(
+            directory, command="create_pretraining_data"
+        )
+    with own_directory:
         summary = create_records(config.records, config.runner, config.runner_options)
     print(describe(summary))
 
@@ -103,7 +105,7 @@ def describe(summary: Mapping[str, Any]) -> str:
     from .pretraining.records import FIGURE_FILE, SUMMARY_FILE
 
     config = summary["config"]
-    folder = config["output_dir"].rstrip("/")
+    directory = config["output_dir"].rstrip("/")
     pairs, files = summary["random_pairs"], summary["files"]
     lines = [
         f"Text: {summary['documents']:,} documents, {summary['sentences']:,} sentences, "
@@ -123,9 +125,9 @@ def describe(summary: Mapping[str, Any]) -> str:
     statistics = {"mean": summary["mean_length"], **quantiles}
     table = text_table(*table_from_records("tokens", {"per example": statistics}))
     files_by_name = {
-        "records": f"{folder}/pretraining-*.tfrecord",
-        "summary": f"{folder}/{SUMMARY_FILE}",
-        "lengths": f"{folder}/{FIGURE_FILE}",
+        "records": f"{directory}/pretraining-*.tfrecord",
+        "summary": f"{directory}/{SUMMARY_FILE}",
+        "lengths": f"{directory}/{FIGURE_FILE}",
     }
     paths = "\n".join(f"{name:8} {path}" for name, path in files_by_name.items())
     return "\n\n".join(("\n".join(lines), table, paths))

@@ -37,7 +37,7 @@ from typing import Any
 from keras_bert import atomic
 from keras_bert.intervals import mean_and_interval
 
-from .engine import output_folder, program, saved_models
+from .engine import output_directory, program, saved_models
 from .engine.job import Job
 from .jobs.report_configs import EvaluateConfig, check_flags_of_kind
 from .jobs.tasks import jobs_by_kind, jobs_by_predict_method
@@ -79,7 +79,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             raise FileNotFoundError(f"{path} does not exist")
     if not config.data_file:
         raise ValueError("--data_file must be a labeled file. Received: no --data_file")
-    with output_folder.report_folders(config):
+    with output_directory.report_directories(config):
         return _evaluate(config, files)
 
 
@@ -103,10 +103,10 @@ def _evaluate(config: EvaluateConfig, files: Sequence[Path]) -> dict[str, Any]:
     if len(files) > 1:
         scores = _add_member_scores(evaluation.scores, job, config, model, files)
     if config.report_dir:
-        folder = Path(config.report_dir)
+        directory = Path(config.report_dir)
         title = f"{config.model or config.predictions} on {config.data_file}"
-        page.write_page(folder / _REPORT, title, evaluation.sections())
-        atomic.write_json(folder / "scores.json", scores)
+        page.write_page(directory / _REPORT, title, evaluation.sections())
+        atomic.write_json(directory / "scores.json", scores)
     return scores
 
 

@@ -28,7 +28,7 @@ from keras_bert.atomic import check_replaceable
 from keras_bert.export import FORMATS
 from keras_bert.export.own_files import check_exports
 
-from .engine import example_request, output_folder, program, run_report, saved_models
+from .engine import example_request, output_directory, program, run_report, saved_models
 from .engine.options import (
     CommandConfig,
     NonNegativeInt,
@@ -132,12 +132,12 @@ def export(config: ExportConfig) -> str:
     files = saved_models.model_files(config.model)
     format = _check(config, files)
     if config.calibration_file and config.pair is not False:
-        output_folder.check_pairs(files, config.text_pair)
+        output_directory.check_pairs(files, config.text_pair)
     texts = calibration_texts(config)
     takes_text = config.takes_text or format == _SAVED_MODEL
     pair = config.pair
     if pair is None:
-        pair = takes_text and output_folder.reads_pairs(files)
+        pair = takes_text and output_directory.reads_pairs(files)
     program.import_quietly()
     from keras_bert.export import deploy
 
@@ -171,7 +171,7 @@ def export(config: ExportConfig) -> str:
             lines.append(f"version  {deploy(path, config.deploy_to)}")
     if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if pair else ()))
-        example = output_folder.load_results(files[0]).get("example")
+        example = output_directory.load_results(files[0]).get("example")
         inputs = "pairs.csv" if pair else "texts.txt"
         lines.append(example_request.next_commands(config.output, inputs, fields, example))
     return "\n".join(lines)
@@ -181,15 +181,15 @@ def _hugging_face(task: Any, config: ExportConfig, model: Path) -> str:
     """Writes or uploads a directory in the Hugging Face format."""
     from keras_bert.checkpoints.model_card import CARD_FILE
 
-    results = Path(config.results) if config.results else output_folder.results_file(model)
+    results = Path(config.results) if config.results else output_directory.results_file(model)
     if results and not results.is_file():
         raise FileNotFoundError(f"--results={config.results} does not exist")
     card = {"results": results, "license": config.license or None}
     if config.push_to:
         return f"uploaded {task.push_to_hub(config.push_to, **card)}"
-    folder = Path(config.output)
-    task.save_hugging_face(folder, **card)
-    return f"export   {folder}\ncard     {folder / CARD_FILE}"
+    directory = Path(config.output)
+    task.save_hugging_face(directory, **card)
+    return f"export   {directory}\ncard     {directory / CARD_FILE}"
 
 
 def _check(config: ExportConfig, files: Sequence[Path]) -> str:
@@ -257,13 +257,13 @@ def _infer_format(output: str) -> str:
 def _check_destinations(config: ExportConfig, format: str) -> None:
     """Checks that --output can be written, and that --deploy_to can be used as a directory."""
     output, deploy_to = Path(config.output), Path(config.deploy_to)
-    folders = [("output", folder) for folder in output.parents]
-    folders += [("deploy_to", folder) for folder in (deploy_to, *deploy_to.parents)]
-    for flag, folder in folders:
-        if folder.is_file():
+    directories = [("output", directory) for directory in output.parents]
+    directories += [("deploy_to", directory) for directory in (deploy_to, *deploy_to.parents)]
+    for flag, directory in directories:
+        if directory.is_file():
             raise NotADirectoryError(
                 f"--{flag} must be in a directory. Received: {getattr(config, flag)}, but "
-                f"{folder} is a file"
+                f"{directory} is a file"
             )
     suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
     files = [output, *map(output.with_suffix, suffixes)] if config.output else []

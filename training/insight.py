@@ -32,7 +32,7 @@ from absl import logging
 from keras_bert.data.text_files import read_lines
 
 from .costs import run_cost
-from .engine import output_folder, program
+from .engine import output_directory, program
 from .engine.job import InsightRows
 from .engine.options import check_unset
 from .engine.run_report import duration
@@ -73,7 +73,7 @@ def write_report(config: InsightConfig) -> Path:
             raise FileNotFoundError(f"{path} does not exist")
     if bool(config.winobias_pro) != bool(config.winobias_anti):
         raise ValueError("pass both --winobias_pro and --winobias_anti, or neither")
-    with output_folder.report_folders(config):
+    with output_directory.report_directories(config):
         return _write_report(config)
 
 
@@ -255,8 +255,12 @@ def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> Non
 
 def _cost(report: Any, path: str) -> None:
     """Adds the cost of training, from the `results.json` of the run that wrote the model."""
-    folders = Path(path).resolve().parents[:2]
-    files = [folder / "results.json" for folder in folders if (folder / "results.json").is_file()]
+    directories = Path(path).resolve().parents[:2]
+    files = [
+        directory / "results.json"
+        for directory in directories
+        if (directory / "results.json").is_file()
+    ]
     try:
         record = json.loads(files[0].read_text(encoding="utf-8")).get("cost", {}) if files else {}
     except (ValueError, AttributeError) as error:

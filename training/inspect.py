@@ -28,7 +28,7 @@ import numpy as np
 from keras_bert import atomic, checks, minilm
 from keras_bert.tables import replace_underscores, table_from_records, text_table
 
-from .engine import child_commands, output_folder, program, run_presets
+from .engine import child_commands, output_directory, program, run_presets
 from .engine.options import NonNegativeInt, check_one_of
 from .jobs.report_configs import check_flags_of_kind
 from .plots import page
@@ -117,7 +117,7 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     for path in files.values():
         if not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist. It must be a data file")
-    with output_folder.report_folders(config):
+    with output_directory.report_directories(config):
         return _inspect(config, files)
 
 
@@ -184,16 +184,16 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
     texts.append(f"Next: {child_commands.command_name('finetune')} {shlex.join(fine_tuning)}")
     text = "\n\n".join(texts)
     if config.report_dir:
-        folder = Path(config.report_dir)
+        directory = Path(config.report_dir)
         sections = [*_sections(bad_blocks), _counts_section(counts), *_sections(blocks)]
         figures = [
             page.figure(length_figure(np.bincount(of.lengths).tolist()), f"lengths of {name}")
             for name, of in tokens.items()
         ]
         sections.append(page.section("Lengths in tokens", *figures))
-        path = page.write_page(folder / "report.html", config.data_file, sections)
+        path = page.write_page(directory / "report.html", config.data_file, sections)
         text += f"\n\nreport   {path}"
-        list_file = folder / "invalid_rows.txt"
+        list_file = directory / "invalid_rows.txt"
         list_file.unlink(missing_ok=True)
         if num_bad:
             lines = [message for messages in messages_by_file.values() for message in messages]

@@ -34,7 +34,7 @@ from absl import logging
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import decoded_lines, read_lines
 
-from .engine import output_folder, program, saved_models
+from .engine import output_directory, program, saved_models
 from .engine.options import (
     CommandConfig,
     PositiveInt,
@@ -323,8 +323,8 @@ def _placed_rows(
     if format in ("auto", "lines", "jsonl"):
         yield from _line_rows(config, fields, format, bad)
     elif config.input == "-":
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "standard_input")
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "standard_input")
             path.write_bytes(sys.stdin.buffer.read())
             yield from _file_rows(config, fields, path, format, bad)
     else:
@@ -477,7 +477,7 @@ def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
         name = type(task).__name__
         raise ValueError(f"{files[0]} must be a task that predicts on text. Received: a {name}")
     # Whether the models were trained on pairs, or None if the results of the run are missing
-    pairs = {output_folder.load_results(file).get("pairs") for file in files}
+    pairs = {output_directory.load_results(file).get("pairs") for file in files}
     names = (*task.fields, *(task.optional_fields if True in pairs else ()))
     return task, RowFields(names, task.list_fields, task.optional_fields if None in pairs else ())
 

@@ -36,7 +36,7 @@ from .pretraining.config import PretrainConfig
 def main(config: PretrainConfig) -> None:
     program.import_quietly("keras")
     from .engine import hosts
-    from .engine.output_folder import NotFiniteError
+    from .engine.output_directory import NotFiniteError
     from .pretraining.report import report
     from .pretraining.run import pretrain
 

@@ -30,7 +30,7 @@ from absl import logging
 
 from keras_bert import minilm
 
-from .engine import child_commands, example_request, output_folder, program
+from .engine import child_commands, example_request, output_directory, program
 from .engine.options import CommandConfig, PositiveInt, Seed
 from .jobs.classification import logits, score_logits
 from .readers.emoji import split_emoji, write_emoji
@@ -92,10 +92,10 @@ def main(config: QuickstartConfig) -> None:
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # Importing Keras takes seconds, so raise errors before that.
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.lock_output_dir(config.output_dir, command="quickstart") as folder:
-        if (folder / _MODEL).exists() and not config.overwrite:
+    with output_directory.lock_output_dir(config.output_dir, command="quickstart") as directory:
+        if (directory / _MODEL).exists() and not config.overwrite:
             raise FileExistsError(
-                f"--output_dir must not contain a model. Received: {folder}, with {_MODEL}. "
+                f"--output_dir must not contain a model. Received: {directory}, with {_MODEL}. "
                 "Choose another directory, or replace the model with --overwrite"
             )
         program.import_quietly()
@@ -113,8 +113,8 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     from .engine import finetuning
     from .engine.progress import Progress
 
-    folder = Path(config.output_dir)
-    rows = folder / "emoji.csv"
+    directory = Path(config.output_dir)
+    rows = directory / "emoji.csv"
     write_emoji(rows)
     train, test = split_emoji(config.seed)
     print(
@@ -139,10 +139,10 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     )
     _print_scores(classifier, train, test)
 
-    model = folder / _MODEL
+    model = directory / _MODEL
     classifier.save(model)
     if finetuning.can_export():
-        model = folder / "export" / "1"
+        model = directory / "export" / "1"
         classifier.export(model, overwrite=True, warm_up=False)
     print(f"\nThe model is in {model}.")
     answers = answer_in_fresh_process(model, test.texts)

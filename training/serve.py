@@ -35,7 +35,7 @@ import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .engine import example_request, output_folder, program, saved_models
+from .engine import example_request, output_directory, program, saved_models
 from .engine.options import CommandConfig, NonNegativeInt, PositiveInt, num_cores
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
@@ -238,10 +238,10 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     metrics.add_model(
         name,
         lambda: batcher.waiting,
-        None if truncated_rows is None else lambda: int(truncated_rows.num_cut),
+        None if truncated_rows is None else lambda: int(truncated_rows.num_truncated),
     )
-    folder = Path(path).absolute().name
-    version = folder if folder.isdecimal() else "1"
+    directory = Path(path).absolute().name
+    version = directory if directory.isdecimal() else "1"
     return LoadedModel(**vars(answers), name=name, version=version, batcher=batcher)
 
 
@@ -259,7 +259,7 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
             example_request.curl_command(
                 tuple(server.models[name].signatures[DEFAULT_SIGNATURE].inputs),
                 urls[name],
-                **output_folder.load_results(path).get("example", {}),
+                **output_directory.load_results(path).get("example", {}),
             ),
         ]
     )

@@ -20,7 +20,7 @@ from absl import logging
 from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, SETTINGS_FILE
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
-from .engine import output_folder, program
+from .engine import output_directory, program
 from .engine.options import CommandConfig, PositiveInt, UnusedFlags, check_one_of, check_unset
 from .pretraining.config import named_architecture
 from .pretraining.record_config import find_inputs
@@ -83,14 +83,14 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         FileNotFoundError: If an entry of `input_files` matches no file.
         ValueError: If the files have no text, or `output_dir` is empty.
     """
-    from keras_bert.checkpoints.folders import replaced_files
+    from keras_bert.checkpoints.directories import replaced_files
 
     from .pretraining.tokenizer_source import NO_LIMIT, family_options, make_tokenizer
 
     if not config.output_dir:
         raise ValueError("--output_dir must be a directory. Received: no --output_dir")
     paths = config.paths()
-    folder = Path(config.output_dir)
+    directory = Path(config.output_dir)
     architecture = named_architecture(config.model) if config.model else None
     kind = architecture.tokenizer if architecture else config.kind
     if kind != "sentence_piece":
@@ -103,17 +103,17 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         config.max_sentences,
         options=family_options(architecture) if architecture else None,
     )
-    with replaced_files(folder, owned=ALL_FILES, last=SETTINGS_FILE) as temporary:
+    with replaced_files(directory, owned=ALL_FILES, last=SETTINGS_FILE) as temporary:
         write_tokenizer(temporary, tokenizer.get_config(), NO_LIMIT)
         names = sorted(path.name for path in temporary.iterdir())
-    return [folder / name for name in names]
+    return [directory / name for name in names]
 
 
 def main(config: TokenizerConfig) -> None:
     program.import_quietly()
     if not config.output_dir:
         raise ValueError("--output_dir must be a directory. Received: no --output_dir")
-    with output_folder.lock_output_dir(config.output_dir, command="tokenizer", once=True):
+    with output_directory.lock_output_dir(config.output_dir, command="tokenizer", once=True):
         paths = train_tokenizer(config)
     for path in paths:
         logging.info("wrote %s, %d bytes", path, path.stat().st_size)

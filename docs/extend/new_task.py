@@ -226,11 +226,11 @@ class LevelsJob(ClassificationJob):
         predicted = [dev.class_names.index(answer["level"]) for answer in model.rate(dev.inputs)]
         return {"dev": classifier_scores.score(self.data.metrics, predicted, dev.labels)}
 
-    def report(self, load, best, folder):
+    def report(self, load, best, directory):
         return {}
 
-    def export(self, model, folder):
-        model.export(folder, overwrite=True)
+    def export(self, model, directory):
+        model.export(directory, overwrite=True)
 
 
 # %% small="config = config.replace(epochs=1, preset=str(small_encoder()))"

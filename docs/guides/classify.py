@@ -43,10 +43,10 @@ PACKAGES = ["asyncio", "email", "keras", "matplotlib", "scipy", "sklearn"]
 
 def first_sentences(package):
     """The first sentence of each docstring of a package that does not name the package."""
-    folder = Path(importlib.util.find_spec(package).origin).parent
-    for path in sorted(folder.rglob("*.py")):
+    directory = Path(importlib.util.find_spec(package).origin).parent
+    for path in sorted(directory.rglob("*.py")):
         if (
-            "test" in path.as_posix().removeprefix(folder.as_posix())
+            "test" in path.as_posix().removeprefix(directory.as_posix())
             or path.stat().st_size > 100_000
         ):
             continue

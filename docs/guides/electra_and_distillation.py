@@ -46,9 +46,9 @@ packages = ["keras", "matplotlib", "scipy", "sklearn"]
 # %%
 def sentences(package):
     """The sentences of 6 to 24 plain words in the docstrings of a package."""
-    folder = Path(importlib.util.find_spec(package).origin).parent
-    for path in sorted(folder.rglob("*.py")):
-        if "test" in path.relative_to(folder).as_posix() or path.stat().st_size > 100_000:
+    directory = Path(importlib.util.find_spec(package).origin).parent
+    for path in sorted(directory.rglob("*.py")):
+        if "test" in path.relative_to(directory).as_posix() or path.stat().st_size > 100_000:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

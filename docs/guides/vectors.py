@@ -38,10 +38,10 @@ keras.utils.set_random_seed(1)
 
 def first_two_sentences(package):
     """The first two sentences of each docstring of a package that has two."""
-    folder = Path(importlib.util.find_spec(package).origin).parent
-    for path in sorted(folder.rglob("*.py")):
+    directory = Path(importlib.util.find_spec(package).origin).parent
+    for path in sorted(directory.rglob("*.py")):
         if (
-            "test" in path.as_posix().removeprefix(folder.as_posix())
+            "test" in path.as_posix().removeprefix(directory.as_posix())
             or path.stat().st_size > 100_000
         ):
             continue

@@ -138,10 +138,10 @@ def pages() -> dict[str, str]:
         overview += [f"## {group}", "", "| Command | Description |", "|---|---|"]
         overview += [f"| [`{name}`]({name}.md) | {commands[name].summary} |" for name in names]
         overview.append("")
-    folder = "reference/commands"
+    directory = "reference/commands"
     return {
-        f"{folder}/index.md": "\n".join(overview),
-        **{f"{folder}/{name}.md": _page(command) for name, command in commands.items()},
+        f"{directory}/index.md": "\n".join(overview),
+        **{f"{directory}/{name}.md": _page(command) for name, command in commands.items()},
     }
 
 

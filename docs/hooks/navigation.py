@@ -115,6 +115,6 @@ def expanded(nav: Any, pages: dict[str, str]) -> Any:
     ]
 
 
-def _title(pages: dict[str, str], folder: str) -> str:
-    heading = re.search(r"^# (.*)", pages.get(f"{folder}index.md", ""), re.M)
-    return heading[1] if heading else Path(folder).name.replace("_", " ").capitalize()
+def _title(pages: dict[str, str], directory: str) -> str:
+    heading = re.search(r"^# (.*)", pages.get(f"{directory}index.md", ""), re.M)
+    return heading[1] if heading else Path(directory).name.replace("_", " ").capitalize()

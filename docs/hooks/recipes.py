@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "paper" / "recipes"
+DIRECTORY = Path(__file__).resolve().parent.parent.parent / "training" / "paper" / "recipes"
 
 _COMMAND = re.compile(r"^ {4}(python -m training\.\w+.*(?:\n {8}.*)*)", re.M)
 _FACT = re.compile(r"^(?:(Published )?score|score|time|hardware|recorded)\b.*:", re.I)
@@ -54,7 +54,7 @@ def read(name: str) -> Recipe:
     Raises:
         ValueError: If the docstring does not contain a command for the recipe.
     """
-    tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((DIRECTORY / f"{name}.py").read_text(encoding="utf-8"))
     title, _, rest = (ast.get_docstring(tree) or "").partition("\n\n")
     commands = [found for found in _COMMAND.finditer(rest) if f"--recipe={name}" in found[1]]
     if not commands:
@@ -113,7 +113,7 @@ def _flag_value(node: ast.expr) -> str:
 
 def page() -> str:
     """Returns the page as Markdown."""
-    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    names = sorted(path.stem for path in DIRECTORY.glob("*.py") if path.stem != "__init__")
     found = [read(name) for name in names]
     lines = [
         "# Recipes",

@@ -160,8 +160,8 @@ def measure(name: str) -> None:
     if name not in measurements:
         raise SystemExit(f"--measure must be one of {', '.join(measurements)}. Received: {name}")
     measurement = measurements[name]
-    with tempfile.TemporaryDirectory() as folder:
-        results_path = Path(folder) / "results.json"
+    with tempfile.TemporaryDirectory() as directory:
+        results_path = Path(directory) / "results.json"
         print(shlex.join(words(measurement)))
         line = [sys.executable if word == "python" else word for word in words(measurement)]
         subprocess.run([*line, f"--json={results_path}"], cwd=ROOT, check=True)

@@ -2,7 +2,7 @@
 """Embeddings of another library by OpenAI's API, behind uvicorn as its users put it, to measure it.
 
     pip install fastapi uvicorn fastembed "sentence-transformers[onnx,openvino]" datasets
-    python docs/measurements/peer_server.py torch|onnx|openvino|fastembed MODEL_FOLDER PORT TEXTS
+    python docs/measurements/peer_server.py torch|onnx|openvino|fastembed MODEL_DIRECTORY PORT TEXTS
 
 It needs none of this project, and runs in an environment of the other library. ONNX and OpenVINO
 models have int8 products, as sentence-transformers quantizes them, OpenVINO's with the column
@@ -24,7 +24,7 @@ QUANTIZED = {
 }
 
 
-def sentence_transformer(backend, folder, texts):
+def sentence_transformer(backend, directory, texts):
     import sentence_transformers as st
 
     options = {"torch_dtype": "bfloat16"} if backend == "torch" else {}
@@ -35,21 +35,21 @@ def sentence_transformer(backend, folder, texts):
         options["session_options"].intra_op_num_threads = 1
     if backend in QUANTIZED:
         options["file_name"] = QUANTIZED[backend]
-        if not Path(folder, QUANTIZED[backend]).exists():
-            model = st.SentenceTransformer(folder, backend=backend, device="cpu")
-            model.save_pretrained(folder)
+        if not Path(directory, QUANTIZED[backend]).exists():
+            model = st.SentenceTransformer(directory, backend=backend, device="cpu")
+            model.save_pretrained(directory)
             if backend == "onnx":
-                st.export_dynamic_quantized_onnx_model(model, "avx512_vnni", folder)
+                st.export_dynamic_quantized_onnx_model(model, "avx512_vnni", directory)
             else:
                 st.export_static_quantized_openvino_model(
-                    *(model, None, folder, texts, "default", "train", "text"),
+                    *(model, None, directory, texts, "default", "train", "text"),
                 )
-    model = st.SentenceTransformer(folder, backend=backend, device="cpu", model_kwargs=options)
+    model = st.SentenceTransformer(directory, backend=backend, device="cpu", model_kwargs=options)
     model.max_seq_length = MAX_TOKENS
     return lambda texts: model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
 
 
-def fast_embedding(folder):
+def fast_embedding(directory):
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
@@ -61,7 +61,7 @@ def fast_embedding(folder):
         dim=384,
         model_file="onnx/model.onnx",
     )
-    model = TextEmbedding("local", specific_model_path=folder, threads=1)
+    model = TextEmbedding("local", specific_model_path=directory, threads=1)
     return lambda texts: list(model.embed(texts))
 
 
@@ -82,7 +82,11 @@ def application(embed):
 
 
 if __name__ == "__main__":
-    library, folder, port, texts = sys.argv[1:]
+    library, directory, port, texts = sys.argv[1:]
     is_fastembed = library == "fastembed"
-    embed = fast_embedding(folder) if is_fastembed else sentence_transformer(library, folder, texts)
+    embed = (
+        fast_embedding(directory)
+        if is_fastembed
+        else sentence_transformer(library, directory, texts)
+    )
     uvicorn.run(application(embed), port=int(port), log_level="warning")

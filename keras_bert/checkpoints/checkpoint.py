@@ -13,8 +13,8 @@ import keras
 
 from keras_bert.checkpoints import layouts, sentence_transformers, weights
 from keras_bert.checkpoints.config_fields import differing_fields
+from keras_bert.checkpoints.directories import checkpoint_errors
 from keras_bert.checkpoints.errors import CheckpointError, check_same, warn
-from keras_bert.checkpoints.folders import checkpoint_errors
 from keras_bert.checkpoints.tensors import TensorSource, are_equal
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
@@ -45,7 +45,7 @@ class Checkpoint:
 
     Args:
         format: `"keras_bert"`, `"hugging_face"`, `"google_tf1"` or `"keras_hub"`.
-        folder: Directory of the checkpoint.
+        directory: Directory of the checkpoint.
         config: Architecture of the encoder.
         backbone_layout: How the encoder's weights are stored.
         head_layouts: How each head's weights are stored, for the heads that the format supports.
@@ -74,7 +74,7 @@ class Checkpoint:
     """
 
     format: str
-    folder: Path
+    directory: Path
     config: BertConfig
     backbone_layout: Layout
     head_layouts: Mapping[str, Layout]
@@ -103,7 +103,8 @@ class Checkpoint:
         size = self._check_size(tokenizer)
         if self.num_tokens is not None and size != self.num_tokens:
             raise CheckpointError(
-                f"{self.folder}: the vocabulary must have {self.num_tokens} tokens, as when it was "
+                f"{self.directory}: the vocabulary must have {self.num_tokens} tokens, as when it "
+                "was "
                 f"saved. Received: {size}"
             )
         if self.num_tokens is None and size < self.config.vocabulary_size:
@@ -119,7 +120,7 @@ class Checkpoint:
         size = len(list_tokens(tokenizer))
         if size > self.config.vocabulary_size:
             raise CheckpointError(
-                f"{self.folder}: the vocabulary must have at most {self.config.vocabulary_size} "
+                f"{self.directory}: the vocabulary must have at most {self.config.vocabulary_size} "
                 f"tokens, the number of embeddings (vocabulary_size). Received: {size}"
             )
         return size
@@ -137,7 +138,7 @@ class Checkpoint:
         """
         if self.tokenizer is None:
             raise CheckpointError(
-                f"{self.folder} has no vocabulary. It must contain vocab.txt, spiece.model, "
+                f"{self.directory} has no vocabulary. It must contain vocab.txt, spiece.model, "
                 "vocab.json with merges.txt, or tokenizer.json. A KerasHub preset must contain "
                 "vocabulary.txt, vocabulary.spm, or vocabulary.json with merges.txt in "
                 "assets/tokenizer."
@@ -171,8 +172,8 @@ class Checkpoint:
         """
         head_layouts = {
             head: {
-                ours: dataclasses.replace(stored, second_of_two=False)
-                for ours, stored in layout.items()
+                weight_name: dataclasses.replace(stored, second_of_two=False)
+                for weight_name, stored in layout.items()
             }
             for head, layout in self.head_layouts.items()
         }
@@ -215,8 +216,12 @@ class Checkpoint:
         layout = self._resolve(self.backbone_layout)
         shapes = weights.backbone_weight_shapes(self.config)
         if self._lacks_pooler(layout):
-            shapes = {ours: shapes[ours] for ours in shapes if ours not in POOLER_WEIGHTS}
-        self._check({ours: layout[ours] for ours in shapes}, shapes, "encoder")
+            shapes = {
+                weight_name: shapes[weight_name]
+                for weight_name in shapes
+                if weight_name not in POOLER_WEIGHTS
+            }
+        self._check({weight_name: layout[weight_name] for weight_name in shapes}, shapes, "encoder")
 
     def _lacks_pooler(self, layout: Layout) -> bool:
         pooler = _names({name: layout[name] for name in POOLER_WEIGHTS if name in layout})
@@ -270,7 +275,7 @@ class Checkpoint:
         if name not in self.heads:
             self._warn(
                 f"has no {name} head; it is initialized randomly: {', '.join(sorted(targets))}."
-                + sentence_transformers.other_head(self.folder)
+                + sentence_transformers.other_head(self.directory)
             )
             return False
         self._reject_unsupported(name)
@@ -309,7 +314,7 @@ class Checkpoint:
             self._reject_unsupported(name)
             layout = self._resolve(self.head_layouts.get(name, {}))
             self._check_targets(targets, layout, f"{name} head")
-            expected |= _names({ours: layout[ours] for ours in targets})
+            expected |= _names({weight_name: layout[weight_name] for weight_name in targets})
         check_same("the tensors", [], sorted(set(self._tensors.names()) - expected))
 
     def ignore_head(self, name: str) -> None:
@@ -329,7 +334,7 @@ class Checkpoint:
 
     def _reject_unsupported(self, head: str) -> None:
         if head in self.unsupported_heads:
-            raise CheckpointError(f"{self.folder}: {self.unsupported_heads[head]}")
+            raise CheckpointError(f"{self.directory}: {self.unsupported_heads[head]}")
         if head != "masked_lm" or self.config.masked_lm_head != "tied":
             return
         # In this package, a masked LM's decoder is always the token embeddings.
@@ -347,14 +352,15 @@ class Checkpoint:
             else "tie_word_embeddings is false"
         )
         raise CheckpointError(
-            f"{self.folder}: a masked LM's decoder must be the token embeddings. Received: a "
-            f"separate decoder ({difference}). `MaskedLM(Backbone.from_preset(folder))` creates a "
+            f"{self.directory}: a masked LM's decoder must be the token embeddings. Received: a "
+            f"separate decoder ({difference}). `MaskedLM(Backbone.from_preset(directory))` creates "
+            "a "
             "new head that uses the token embeddings."
         )
 
     def _resolve(self, layout: Layout) -> Layout:
         names = self._tensors.names()
-        return {ours: stored.found_in(names) for ours, stored in layout.items()}
+        return {weight_name: stored.found_in(names) for weight_name, stored in layout.items()}
 
     def _load(
         self,
@@ -364,12 +370,12 @@ class Checkpoint:
         outputs: Sequence[int] | None = None,
     ) -> None:
         self._check_targets(targets, layout, owner)
-        for ours in targets:
-            stored = layout[ours]
+        for weight_name in targets:
+            stored = layout[weight_name]
             value = layouts.assemble(stored, self._tensors)
             if outputs is not None:
                 value = value[..., list(outputs)]
-            weights.assign(ours, targets[ours], value)
+            weights.assign(weight_name, targets[weight_name], value)
             copies = (
                 name for name in stored.copies if are_equal(stored.names[0], name, self._tensors)
             )
@@ -380,17 +386,18 @@ class Checkpoint:
         unknown = sorted(set(targets) - set(layout))
         if unknown:
             raise CheckpointError(
-                f"{self.folder}: the {owner} does not have {', '.join(unknown)}. Its weights are: "
+                f"{self.directory}: the {owner} does not have {', '.join(unknown)}. Its weights "
+                "are: "
                 f"{', '.join(layout) or 'none'}."
             )
-        shapes = {ours: tuple(targets[ours].shape) for ours in targets}
-        self._check({ours: layout[ours] for ours in targets}, shapes, owner)
+        shapes = {weight_name: tuple(targets[weight_name].shape) for weight_name in targets}
+        self._check({weight_name: layout[weight_name] for weight_name in targets}, shapes, owner)
 
     def _check(self, layout: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
         """Checks that all weights are stored with the right shapes."""
         self._reject_missing(layout, owner)
-        for ours, stored in layout.items():
-            layouts.check_shape(stored, shapes[ours], self._tensors)
+        for weight_name, stored in layout.items():
+            layouts.check_shape(stored, shapes[weight_name], self._tensors)
 
     def _reject_missing(self, layout: Layout, owner: str) -> None:
         names = self._tensors.names()
@@ -399,13 +406,14 @@ class Checkpoint:
         if absent_names:
             rest = len(absent_names) - _NAMES_SHOWN
             raise CheckpointError(
-                f"{self.folder} lacks {len(absent_names)} of the {len(required)} {owner} tensors: "
+                f"{self.directory} lacks {len(absent_names)} of the {len(required)} {owner} "
+                "tensors: "
                 f"{', '.join(absent_names[:_NAMES_SHOWN])}"
                 + (f" and {rest} more." if rest > 0 else ".")
             )
 
     def _warn(self, message: str) -> None:
-        warn(f"{self.folder} {message}")
+        warn(f"{self.directory} {message}")
 
 
 def _names(layout: Layout) -> set[str]:

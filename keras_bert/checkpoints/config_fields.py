@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.folders import checkpoint_errors
+from keras_bert.checkpoints.directories import checkpoint_errors
 from keras_bert.config import BertConfig
 from keras_bert.families import FAMILIES
 from keras_bert.families.records import ConfigFields, Family
@@ -101,8 +101,8 @@ def differing_fields(
 
     See `effects` for the arguments.
     """
-    ours, theirs = effects(config, masked_lm), effects(other, masked_lm)
-    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    fields, others = effects(config, masked_lm), effects(other, masked_lm)
+    names = [name for name in {**fields, **others} if fields.get(name) != others.get(name)]
     # Multiple fields can have one effect, for example a window and its interval. Keep those with
     # different values.
     return {
@@ -142,10 +142,10 @@ def _read(
     if absent_fields:
         raise ValueError(f"the fields {', '.join(absent_fields)} are missing.")
     activation = map_value(fields, record.activation, activations)
-    values = {ours: fields[theirs] for ours, theirs in record.required.items()}
-    optional_values = {ours: fields.get(theirs) for ours, theirs in record.optional.items()}
+    values = {name: fields[key] for name, key in record.required.items()}
+    optional_values = {name: fields.get(key) for name, key in record.optional.items()}
     values |= record.defaults
-    values |= {ours: value for ours, value in optional_values.items() if value is not None}
+    values |= {name: value for name, value in optional_values.items() if value is not None}
     config = BertConfig(**values, **record.fixed, activation=activation)
     # Redundant values become `None`, so that equal architectures have equal configs.
     changes: dict[str, Any] = {}
@@ -169,7 +169,7 @@ def write_config(
     """Converts a `BertConfig` to the fields in a file. The inverse of `read_config`."""
     names = {**record.required, **record.optional}
     config = with_zero_segments(record, config)
-    fields = {theirs: getattr(config, ours) for ours, theirs in names.items()}
+    fields = {key: getattr(config, name) for name, key in names.items()}
     if "embedding_dim" in names:
         fields[names["embedding_dim"]] = config.embedding_width
     for rate in {"classifier_dropout", "embedding_dropout"}.intersection(record.defaults):

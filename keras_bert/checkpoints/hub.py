@@ -31,7 +31,7 @@ def download(uri: str, *, weights: bool = True) -> Path:
     model, _, revision = uri.removeprefix(SCHEME).partition("@")
     patterns = [*_SMALL_FILES, *(_WEIGHT_FILES if weights else ())]
     try:
-        folder = huggingface_hub.snapshot_download(
+        directory = huggingface_hub.snapshot_download(
             model,
             revision=revision or None,
             allow_patterns=patterns,
@@ -43,11 +43,11 @@ def download(uri: str, *, weights: bool = True) -> Path:
         reason = " ".join(str(error).split())
         # `from error` would show hundreds of lines of the client's traceback.
         raise CheckpointError(f"{uri} could not be downloaded: {reason}") from None
-    return Path(folder)
+    return Path(directory)
 
 
 def upload(
-    folder: Path, uri: str, *, private: bool = False, message: str = "Upload a model"
+    directory: Path, uri: str, *, private: bool = False, message: str = "Upload a model"
 ) -> str:
     """Uploads the files in a directory to a model on the Hub. A new model is created if needed.
 
@@ -61,7 +61,7 @@ def upload(
     try:
         huggingface_hub.create_repo(model, private=private, exist_ok=True)
         commit = huggingface_hub.upload_folder(
-            repo_id=model, folder_path=folder, commit_message=message
+            repo_id=model, folder_path=directory, commit_message=message
         )
     # An OSError means that there is no connection, and a ValueError that the name is invalid or
     # there is no account.

@@ -26,11 +26,11 @@ def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, StoredT
     layout = {}
     owners = sorted({*config.attention_owners, *config.feed_forward_owners})
     groups = {owner: group for group, owner in enumerate(owners)}
-    for ours in backbone_weight_shapes(config):
-        index, rest = split_block(ours)
+    for weight_name in backbone_weight_shapes(config):
+        index, rest = split_block(weight_name)
         if index is None:
-            if ours in names.encoder:
-                layout[ours] = names.encoder[ours]
+            if weight_name in names.encoder:
+                layout[weight_name] = names.encoder[weight_name]
             continue
         scope = names.block_scope.format(layer=index, group=groups[index])
         stored = names.block[rest]
@@ -40,7 +40,7 @@ def backbone_layout(names: WeightNames, config: BertConfig) -> dict[str, StoredT
             changes["widths"] = (config.hidden_dim, key_dim, key_dim)
         if stored.columns is not None:
             changes["columns"] = functools.partial(stored.columns, head_dim=config.head_dim)
-        layout[ours] = dataclasses.replace(stored, **changes)
+        layout[weight_name] = dataclasses.replace(stored, **changes)
     return layout
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from keras_bert import minilm
 from keras_bert.checkpoints import hub
 from keras_bert.checkpoints.checkpoint import Checkpoint, EncoderT, registered_backbone
+from keras_bert.checkpoints.directories import checkpoint_errors, read_json
 from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
 from keras_bert.checks import did_you_mean
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -56,7 +56,7 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
                 f"weights. Write {os.path.join(os.curdir, preset)!r} to load the directory. To "
                 "load the package's weights, rename it, or work in a different directory."
             )
-        return open_folder(Path(preset))
+        return open_directory(Path(preset))
     if os.path.exists(preset):
         is_model = preset.endswith(".keras")
         raise CheckpointError(
@@ -65,13 +65,13 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
         )
     if preset == minilm.NAME:
         with checkpoint_errors():
-            return open_folder(minilm.directory())
+            return open_directory(minilm.directory())
     if preset.startswith(hub.SCHEME):
-        return open_folder(hub.download(preset, weights=weights))
+        return open_directory(hub.download(preset, weights=weights))
     # KerasHub is only imported if necessary, because this takes seconds.
     names = keras_hub.known_names() if re.fullmatch(r"[A-Za-z0-9_.]+", preset) else ()
     if preset in names:
-        return open_folder(keras_hub.download(preset, weights=weights))
+        return open_directory(keras_hub.download(preset, weights=weights))
     raise CheckpointError(
         f"preset must be a directory, {minilm.NAME!r}, a Hub ID {_ADDRESS_FORM}, or a KerasHub "
         f"preset name. Received: {preset!r}."
@@ -90,33 +90,33 @@ def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
     The weights are not downloaded.
     """
     if isinstance(preset, str | os.PathLike) and os.path.isdir(preset):
-        folder = Path(preset)
-        is_checkpoint = (folder / hugging_face.CONFIG_FILE).exists() or google_tf1.detect_release(
-            folder
-        )
+        directory = Path(preset)
+        is_checkpoint = (
+            directory / hugging_face.CONFIG_FILE
+        ).exists() or google_tf1.detect_release(directory)
         with checkpoint_errors():
-            tokenizer = None if is_checkpoint else read_tokenizer(folder)
+            tokenizer = None if is_checkpoint else read_tokenizer(directory)
         if tokenizer is not None:
             return tokenizer
     return open_checkpoint(preset, weights=False).require_tokenizer()
 
 
-def open_folder(folder: Path) -> Checkpoint:
+def open_directory(directory: Path) -> Checkpoint:
     """Opens a checkpoint directory in any of the formats."""
-    config = folder / hugging_face.CONFIG_FILE
+    config = directory / hugging_face.CONFIG_FILE
     if config.exists():
         fields = read_json(config)
         if preset.is_preset_config(fields):
-            return preset.open_folder(folder)
+            return preset.open_directory(directory)
         if keras_hub.is_keras_hub(fields):
-            return keras_hub.open_folder(folder)
-        return hugging_face.open_folder(folder)
-    release = google_tf1.detect_release(folder)
+            return keras_hub.open_directory(directory)
+        return hugging_face.open_directory(directory)
+    release = google_tf1.detect_release(directory)
     if release is not None:
-        return google_tf1.open_folder(folder, release)
-    names = sorted(path.name for path in folder.iterdir())
+        return google_tf1.open_directory(directory, release)
+    names = sorted(path.name for path in directory.iterdir())
     raise CheckpointError(
-        f"{folder} has no checkpoint. It must contain {hugging_face.CONFIG_FILE} (keras_bert, "
+        f"{directory} has no checkpoint. It must contain {hugging_face.CONFIG_FILE} (keras_bert, "
         "Hugging Face or KerasHub), or bert_config.json, albert_config.json or *.index (TF1 "
         f"releases). Received: {', '.join(names[:20]) or 'an empty directory'}"
     )

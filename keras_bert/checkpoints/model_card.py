@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from keras_bert.checkpoints.folders import checkpoint_errors
+from keras_bert.checkpoints.directories import checkpoint_errors
 from keras_bert.tables import Records, markdown_table, replace_underscores, table_from_records
 from keras_bert.vocabularies.files import read_text
 
@@ -36,9 +36,9 @@ _SETTINGS = (
 _FILES = ("train_file", "dev_file", "test_file")
 
 
-def has_card(folder: Path) -> bool:
+def has_card(directory: Path) -> bool:
     """Returns whether a directory has a card written by `model_card`, recognized by its tag."""
-    file = folder / CARD_FILE
+    file = directory / CARD_FILE
     text = file.read_text("utf-8", "replace") if file.is_file() else ""
     front_matter = text.split("---\n")[1] if text.startswith("---\n") else ""
     return f"- {CARD_TAG}" in map(str.strip, front_matter.splitlines())

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_bert.checkpoints.config_fields import check_needed
+from keras_bert.checkpoints.directories import checkpoint_errors, read_json
 from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checks import POSITIVE_INT, shorten_repr
 from keras_bert.vocabularies.files import parse_json, read_text, write_json
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -25,12 +25,12 @@ LENGTH_FILES = tuple(
 PROMPTS_FILE = "config_sentence_transformers.json"
 SETFIT_HEAD, SETFIT_FILE = "model_head.pkl", "config_setfit.json"
 ACTIVATION = "activation_fn"
-NORMALIZE_FOLDER = "2_Normalize"
+NORMALIZE_DIRECTORY = "2_Normalize"
 ALL_FILES = (
     MODULES_FILE,
     POOLING_FILE,
     *LENGTH_FILES,
-    f"{NORMALIZE_FOLDER}/config.json",
+    f"{NORMALIZE_DIRECTORY}/config.json",
     PROMPTS_FILE,
 )
 """The names of all files that sentence-transformers adds to a model's files."""
@@ -41,7 +41,7 @@ _OLD_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls
 MODES = ("mean", "cls")
 
 
-def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
+def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
     """Reads the sentence embedding options from a checkpoint directory.
 
     The options are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, if the
@@ -50,28 +50,28 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     length: Any = None
-    paths = [folder / name for name in LENGTH_FILES if (folder / name).exists()]
+    paths = [directory / name for name in LENGTH_FILES if (directory / name).exists()]
     if paths:
         fields = read_json(paths[0])
         length = fields.get("max_seq_length")
         if fields.get("do_lower_case"):
             with checkpoint_errors():
-                tokenizer = read_tokenizer(folder) or {}
+                tokenizer = read_tokenizer(directory) or {}
             if not tokenizer.get("lowercase"):
                 raise CheckpointError(
                     f"{paths[0]}: do_lower_case must be false for a tokenizer that does not "
                     f"lowercase text. Received: {fields['do_lower_case']!r}"
                 )
-    modules = _modules(folder)
+    modules = _modules(directory)
     if modules:
         options["pooling"] = _pooling(modules[1].path / "config.json")
         options["normalize"] = len(modules) > 2
         # Since version 6, only the tokenizer settings contain the length.
-        if length is None and (folder / SETTINGS_FILE).exists():
-            length = read_json(folder / SETTINGS_FILE).get("model_max_length")
+        if length is None and (directory / SETTINGS_FILE).exists():
+            length = read_json(directory / SETTINGS_FILE).get("model_max_length")
     if POSITIVE_INT.allows(length):
         options["sequence_length"] = min(length, max_sequence_length)
-    path = folder / PROMPTS_FILE
+    path = directory / PROMPTS_FILE
     fields = read_json(path) if path.exists() else {}
     with checkpoint_errors(path):
         check_needed(fields, {"truncate_dim": ()})
@@ -79,12 +79,12 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     return options
 
 
-def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
+def output_activation(directory: Path, fields: Mapping[str, Any]) -> str | None:
     """Reads the activation that sentence-transformers applies to a cross-encoder's outputs.
 
     Returns a PyTorch class name, for example `"Sigmoid"`, or `None` if no file has it.
     """
-    path, own = folder / PROMPTS_FILE, fields.get("sentence_transformers")
+    path, own = directory / PROMPTS_FILE, fields.get("sentence_transformers")
     name = read_json(path).get(ACTIVATION) if path.exists() else None
     name = own.get(ACTIVATION) if name is None and isinstance(own, dict) else name
     # This field was used up to version 3 of sentence-transformers.
@@ -93,16 +93,17 @@ def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(name, str) or not name.startswith("torch."):
         raise CheckpointError(
-            f"{folder}: a cross-encoder's {ACTIVATION} must be a PyTorch class. Received: {name!r}"
+            f"{directory}: a cross-encoder's {ACTIVATION} must be a PyTorch class. Received: "
+            f"{name!r}"
         )
     return name.rpartition(".")[2]
 
 
-def other_head(folder: Path) -> str:
+def other_head(directory: Path) -> str:
     """Returns a message if a directory has a SetFit head, because it is not loaded, or `""`."""
-    if not (folder / SETFIT_HEAD).exists():
+    if not (directory / SETFIT_HEAD).exists():
         return ""
-    path = folder / SETFIT_FILE
+    path = directory / SETFIT_FILE
     labels = read_json(path).get("labels") if path.exists() else None
     names = (
         f" with the labels {shorten_repr(labels)}" if isinstance(labels, list) and labels else ""
@@ -146,21 +147,21 @@ class _Module(NamedTuple):
     path: Path
 
 
-def _modules(folder: Path) -> list[_Module]:
+def _modules(directory: Path) -> list[_Module]:
     """Returns the modules in `modules.json`: Transformer, Pooling and possibly Normalize.
 
     Without this file, a `1_Pooling` directory is used. If the directory has neither, the list is
     empty.
     """
-    path = folder / MODULES_FILE
+    path = directory / MODULES_FILE
     if not path.exists():
-        pooling = (folder / POOLING_FILE).parent
-        return [_Module(_TRANSFORMER, folder), _Module(_POOLING, pooling)] * pooling.exists()
+        pooling = (directory / POOLING_FILE).parent
+        return [_Module(_TRANSFORMER, directory), _Module(_POOLING, pooling)] * pooling.exists()
     with checkpoint_errors():
         text = read_text(path)
     try:
         modules = [
-            _Module(str(module["type"]).rpartition(".")[2], folder / str(module["path"]))
+            _Module(str(module["type"]).rpartition(".")[2], directory / str(module["path"]))
             for module in parse_json(text)
         ]
     except (TypeError, KeyError, ValueError) as error:
@@ -169,7 +170,7 @@ def _modules(folder: Path) -> list[_Module]:
         ) from error
     expected = [_TRANSFORMER, _POOLING, _NORMALIZE]
     names = [module.name for module in modules]
-    if names not in (expected[:2], expected) or modules[0].path != folder:
+    if names not in (expected[:2], expected) or modules[0].path != directory:
         raise CheckpointError(
             f"{path} must contain {_TRANSFORMER} in this directory, one {_POOLING} and at most one "
             f"{_NORMALIZE}. Received: {', '.join(names)}"
@@ -199,7 +200,7 @@ def model_options(model: Any) -> dict[str, Any]:
     return options
 
 
-def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> None:
+def write_options(directory: Path, options: Mapping[str, Any], hidden_dim: int) -> None:
     """Writes `model_options` to files that `read_options` and sentence-transformers can read.
 
     The files have the format before version 6. Later versions of sentence-transformers can also
@@ -207,7 +208,7 @@ def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> 
     """
     paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
     if options["normalize"]:
-        paths[_NORMALIZE] = NORMALIZE_FOLDER
+        paths[_NORMALIZE] = NORMALIZE_DIRECTORY
     modules = [
         {
             "idx": index,
@@ -217,10 +218,10 @@ def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> 
         }
         for index, (name, path) in enumerate(paths.items())
     ]
-    write_json(folder / MODULES_FILE, modules)
+    write_json(directory / MODULES_FILE, modules)
     modes = {name: mode == options["pooling"] for name, mode in _OLD_MODES.items()}
-    (folder / POOLING_FILE).parent.mkdir()
-    write_json(folder / POOLING_FILE, {"word_embedding_dimension": hidden_dim, **modes})
+    (directory / POOLING_FILE).parent.mkdir()
+    write_json(directory / POOLING_FILE, {"word_embedding_dimension": hidden_dim, **modes})
     if "sequence_length" in options:
         length = {"max_seq_length": options["sequence_length"], "do_lower_case": False}
-        write_json(folder / LENGTH_FILES[0], length)
+        write_json(directory / LENGTH_FILES[0], length)

@@ -46,14 +46,14 @@ class Listing(NamedTuple):
     """Functions to list the files in a file system.
 
     Attributes:
-        is_folder: Returns whether a path or URL is a directory.
+        is_directory: Returns whether a path or URL is a directory.
         size: Returns the file size in bytes, or `None` if the file does not exist.
         files: Returns a dict from path to size for the files in a directory, down to the given
             number of levels (`None` for all levels).
         real_path: Resolves the links in a path.
     """
 
-    is_folder: Callable[[str], bool]
+    is_directory: Callable[[str], bool]
     size: Callable[[str], int | None]
     files: Callable[[str, int | None], dict[str, int]]
     real_path: Callable[[str], str] = str
@@ -78,7 +78,7 @@ def find_files(path: str | os.PathLike[str], listing: Listing | None = None) -> 
         name = name.replace(os.sep, "/")
     if listing is None:
         listing = _remote(name) if is_url(name) else _LOCAL
-    if listing.is_folder(name):
+    if listing.is_directory(name):
         root, patterns = name.rstrip("/") or name, ["**"]
     elif (size := listing.size(name)) is not None:
         return [InputFile(name, size)]
@@ -102,7 +102,7 @@ def _split(pattern: str, listing: Listing) -> tuple[str, list[str]]:
     parts = pattern.split("/")
     for index, part in enumerate(parts):
         has_wildcards = any(mark in part for mark in _WILDCARDS)
-        if has_wildcards and not listing.is_folder("/".join(parts[: index + 1])):
+        if has_wildcards and not listing.is_directory("/".join(parts[: index + 1])):
             root = "/".join(parts[:index])
             return (root or "/", parts[index:]) if index else (".", parts)
     return pattern, []
@@ -127,16 +127,16 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
 def _local_files(root: str, levels: int | None) -> dict[str, int]:
     sizes = {}
     above = {root: [os.path.realpath(root)]}  # Real paths of each directory and its parents
-    for folder, folders, names in os.walk(root, onerror=_check_listed, followlinks=True):
-        parents = above.pop(folder)
-        below = Path(folder).relative_to(root).parts
-        found = sorted(folders) if len(below) + 1 != levels else ()
-        folders.clear()
+    for directory, directories, names in os.walk(root, onerror=_check_listed, followlinks=True):
+        parents = above.pop(directory)
+        below = Path(directory).relative_to(root).parts
+        found = sorted(directories) if len(below) + 1 != levels else ()
+        directories.clear()
         for name in found:
-            path = os.path.join(folder, name)
+            path = os.path.join(directory, name)
             real = os.path.realpath(path)
             if real not in parents:  # Otherwise, the link is in a loop.
-                folders.append(name)
+                directories.append(name)
                 above[path] = [*parents, real]
         for name in names:
             path = "/".join((root.rstrip("/"), *below, name))

@@ -158,7 +158,7 @@ def truncate(
     return [truncate_rows(xp, rows, limit, side) for rows, limit in limited_rows]
 
 
-def cut_tokens(
+def truncate_tokens(
     tokenizer: Tokenizer, columns: Sequence[Sequence[Sequence[int]]], max_tokens: int
 ) -> list[list[list[int]]]:
     """Truncates the ids and offsets of single texts in the same way as `truncate`.

@@ -38,12 +38,12 @@ class TruncationCounter:
     def reset(self) -> None:
         """Sets the counts to 0."""
         self.is_reported = False
-        self.num_rows = self.num_cut = 0
+        self.num_rows = self.num_truncated = 0
 
     def add(self, lengths: np.ndarray, max_tokens: int) -> None:
         """Counts all examples and truncated examples, given their lengths in tokens."""
         self.num_rows += len(lengths)
-        self.num_cut += int(np.count_nonzero(lengths > max_tokens))
+        self.num_truncated += int(np.count_nonzero(lengths > max_tokens))
 
     def add_once(
         self, is_counted: np.ndarray, index: np.ndarray, lengths: np.ndarray, max_tokens: int
@@ -53,14 +53,15 @@ class TruncationCounter:
         is_counted[index] = True
         self.add(lengths[is_new], max_tokens)
 
-    def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
+    def message(self, rows_before: int = 0, truncated_before: int = 0) -> str:
         """Describes the examples truncated since earlier counts, or returns an empty string."""
-        num_cut = self.num_cut - cut_before
-        if not num_cut:
+        num_truncated = self.num_truncated - truncated_before
+        if not num_truncated:
             return ""
-        are_cut = "is truncated: it has" if num_cut == 1 else "are truncated: they have"
+        are_truncated = "is truncated: it has" if num_truncated == 1 else "are truncated: they have"
         return (
-            f"{num_cut:,} of {self.num_rows - rows_before:,} rows {are_cut} more tokens than "
+            f"{num_truncated:,} of {self.num_rows - rows_before:,} rows {are_truncated} more "
+            "tokens than "
             f"{self.option}={self.limit} allows. To read more of them, pass a larger "
             f"{self.option} to from_preset, or fine-tune with a larger --{self.option}."
         )

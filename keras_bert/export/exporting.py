@@ -17,7 +17,7 @@ import keras
 from keras_bert import checks
 from keras_bert.atomic import exchange, make_directory, scratch_directory
 from keras_bert.export.formats import FORMATS
-from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
+from keras_bert.export.job import NEW_DIRECTORY, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.export.own_files import check_exports
 
@@ -134,13 +134,13 @@ def export_task(
         padded_batches=padded_batches,
     )
     check_exports(paths, format, "" if overwrite else "pass overwrite=True to replace it")
-    with atomic_destination(paths) as folder:
-        write_job(task, options, folder)
+    with atomic_destination(paths) as directory:
+        write_job(task, options, directory)
         # The other converters change TensorFlow's global state, so they run in a child process.
         if keras.backend.backend() == "tensorflow" and format == "tf_saved_model":
-            run_job(folder)
+            run_job(directory)
         else:
-            run_job_in_child_process(folder)
+            run_job_in_child_process(directory)
     if format == "tf_saved_model" and not paths[0].name.isdecimal():
         warnings.warn(
             "TensorFlow Serving only loads directories whose names are version numbers. Received: "
@@ -302,13 +302,13 @@ def atomic_destination(paths: Sequence[Path]) -> Iterator[Path]:
     existing = [path for path in paths if os.path.lexists(path)]
     parent = paths[0].absolute().parent
     make_directory(parent)
-    with scratch_directory(parent, paths[0].name) as folder:
-        (folder / NEW_FOLDER).mkdir()
-        yield folder
+    with scratch_directory(parent, paths[0].name) as directory:
+        (directory / NEW_DIRECTORY).mkdir()
+        yield directory
         with contextlib.ExitStack() as undo:
             for path in paths:
                 move = exchange if path in existing else os.rename
-                new = folder / NEW_FOLDER / path.name
+                new = directory / NEW_DIRECTORY / path.name
                 move(new, path)
                 undo.callback(move, path, new)
             undo.pop_all()

@@ -2,8 +2,8 @@
 """Runs an export from a directory that contains the task and its options.
 
 On the TensorFlow backend, the job runs in the same process. On other backends, it runs in a child
-process: `python -m keras_bert.export.job FOLDER`. In both cases, the task is created again from its
-files, in the precision of the export.
+process: `python -m keras_bert.export.job DIRECTORY`. In both cases, the task is created again from
+its files, in the precision of the export.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
 # Names in the scratch directory for the finished export and the child process's error message
-NEW_FOLDER, ERROR_FILE = "new", "error.txt"
+NEW_DIRECTORY, ERROR_FILE = "new", "error.txt"
 
 
-def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
+def write_job(task: Any, options: ExportOptions, directory: Path) -> None:
     """Writes the input for `run_job` as a JSON file and the weights in their own dtype."""
     config = serialize_keras_object(task)
     config.pop("compile_config", None)  # An export is not trained.
@@ -35,13 +35,13 @@ def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
     models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
     modules = sorted({type(model).__module__ for model in models})
     job = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
-    (folder / "job.json").write_text(json.dumps(job))
-    task.save_weights(folder / "task.weights.h5")
+    (directory / "job.json").write_text(json.dumps(job))
+    task.save_weights(directory / "task.weights.h5")
 
 
-def read_job(folder: Path) -> tuple[Any, ExportOptions]:
+def read_job(directory: Path) -> tuple[Any, ExportOptions]:
     """Loads the task that `write_job` saved, in the precision of the export, and the options."""
-    job = json.loads((folder / "job.json").read_text())
+    job = json.loads((directory / "job.json").read_text())
     names = job["options"].pop("class_names")
     options = ExportOptions(class_names=None if names is None else tuple(names), **job["options"])
     for module in job["modules"]:
@@ -53,23 +53,23 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
             "float32" if options.dtype == "int8" else options.dtype
         )
     task = keras.saving.deserialize_keras_object(config)
-    task.load_weights(folder / "task.weights.h5")
+    task.load_weights(directory / "task.weights.h5")
     return task, options
 
 
-def run_job(folder: Path) -> None:
+def run_job(directory: Path) -> None:
     """Exports the task that `write_job` saved to the subdirectory `new`. Requires TensorFlow."""
-    task, options = read_job(folder)
-    FORMATS[options.format].write(task, folder / NEW_FOLDER / options.name, options)
+    task, options = read_job(directory)
+    FORMATS[options.format].write(task, directory / NEW_DIRECTORY / options.name, options)
 
 
-def run_job_in_child_process(folder: Path) -> None:
+def run_job_in_child_process(directory: Path) -> None:
     """Runs `run_job` in a child process with the TensorFlow backend.
 
     If it fails, the `ExportError` contains the child process's error message.
     """
     process = subprocess.run(
-        [sys.executable, "-m", "keras_bert.export.job", str(folder)],
+        [sys.executable, "-m", "keras_bert.export.job", str(directory)],
         env=_environment(),
         capture_output=True,
         encoding="utf-8",
@@ -78,7 +78,7 @@ def run_job_in_child_process(folder: Path) -> None:
     )
     if process.returncode == 0:
         return
-    error_file = folder / ERROR_FILE
+    error_file = directory / ERROR_FILE
     if error_file.exists():
         reason = error_file.read_text(encoding="utf-8")
     else:
@@ -86,7 +86,7 @@ def run_job_in_child_process(folder: Path) -> None:
     raise ExportError(
         "The export failed in its child process, which uses the TensorFlow backend: "
         # The scratch directory is removed, so show its parent.
-        + reason.replace(str(folder), f"{folder.parent}")
+        + reason.replace(str(directory), f"{directory.parent}")
     )
 
 
@@ -104,12 +104,12 @@ def _environment() -> dict[str, str]:
 
 def main() -> None:
     """Runs the job in the directory given by the first argument."""
-    folder = Path(sys.argv[1])
+    directory = Path(sys.argv[1])
     try:
-        run_job(folder)
+        run_job(directory)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-        (folder / ERROR_FILE).write_text(message, encoding="utf-8")
+        (directory / ERROR_FILE).write_text(message, encoding="utf-8")
         raise
 
 

@@ -31,8 +31,8 @@ def write_int8(model: Any, path: Path, tokenizer: Any, max_sequence_length: int)
     """
     features = _random_features(model, tokenizer, min(_LENGTH, max_sequence_length))
     scale_outlier_channels(model, features)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        floats = Path(folder) / path.name
+    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+        floats = Path(directory) / path.name
         floats.write_bytes(model.SerializeToString())
         # 7-bit weights, because 8 bits saturate on CPUs without VNNI. See `LARGEST_IN_KERNEL`.
         options = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}

@@ -71,8 +71,8 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         _, limited_context = validate_texts((question, context), "question and context", options)
         max_tokens = task.preprocessor.max_query_length
         counts = token_counts((question,), "question", max_tokens, task, options)
-        is_cut = tf.strings.length(context) > tf.strings.length(limited_context)
-        return {**counts, "truncated": counts["truncated"] | is_cut}
+        is_truncated = tf.strings.length(context) > tf.strings.length(limited_context)
+        return {**counts, "truncated": counts["truncated"] | is_truncated}
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}

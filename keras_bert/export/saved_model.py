@@ -90,7 +90,7 @@ INT8_OPS = frozenset({"_QuantizedMatMul"})
 _COMPILED = ("_XlaMustCompile", "_XlaCompile")
 
 
-def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> None:
+def write_saved_model(task: Servable, directory: Path, options: ExportOptions) -> None:
     """Writes a SavedModel with its signatures, its weights and the server's files.
 
     The task must have a preprocessor and be on the TensorFlow backend.
@@ -98,25 +98,25 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     functions = task.serving_signatures(options)
     with constant_kernels():
         signatures = {name: each.get_concrete_function() for name, each in functions.items()}
-    save_signatures(signatures, folder, task.preprocessor.tokenizer.graph.resources)
-    check_serving_ops(folder, INT8_OPS if options.dtype == "int8" else frozenset())
-    description = folder / DESCRIPTION_FILE
+    save_signatures(signatures, directory, task.preprocessor.tokenizer.graph.resources)
+    check_serving_ops(directory, INT8_OPS if options.dtype == "int8" else frozenset())
+    description = directory / DESCRIPTION_FILE
     description.parent.mkdir()
     description.write_text(ExportDescription.from_task(task, options).to_json(), encoding="utf-8")
     tokenizer = json.dumps(task.preprocessor.tokenizer.get_config(), ensure_ascii=False)
-    (folder / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
+    (directory / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
     write_batching_parameters(
-        folder,
+        directory,
         options.max_batch_size,
         splits=have_fixed_widths(signatures),
         padded=options.padded_batches,
     )
     if options.warm_up:
-        write_warm_up_requests(folder, functions, task, options)
+        write_warm_up_requests(directory, functions, task, options)
 
 
 def save_signatures(
-    signatures: dict[str, Any], folder: Path, resources: Sequence[Any] = ()
+    signatures: dict[str, Any], directory: Path, resources: Sequence[Any] = ()
 ) -> None:
     """Writes concrete functions by name, with their variables and tables."""
     # Tracking the model itself would also store its random generators' states, and each weight
@@ -125,10 +125,10 @@ def save_signatures(
     root = tf.Module()
     root.weights = list(variables.values())
     root.resources = list(resources)
-    tf.saved_model.save(root, str(folder), signatures=signatures)
+    tf.saved_model.save(root, str(directory), signatures=signatures)
 
 
-def check_serving_ops(folder: Path, newer_ops: Set[str] = frozenset()) -> None:
+def check_serving_ops(directory: Path, newer_ops: Set[str] = frozenset()) -> None:
     """Checks that the oldest supported server can run a SavedModel's graphs.
 
     Operations in `newer_ops` are allowed, although only newer servers support them.
@@ -136,7 +136,7 @@ def check_serving_ops(folder: Path, newer_ops: Set[str] = frozenset()) -> None:
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved_model = saved_model_pb2.SavedModel()
-    saved_model.ParseFromString((folder / "saved_model.pb").read_bytes())
+    saved_model.ParseFromString((directory / "saved_model.pb").read_bytes())
     for meta_graph in saved_model.meta_graphs:
         check_graph(meta_graph.graph_def, newer_ops)
 

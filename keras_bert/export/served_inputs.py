@@ -59,14 +59,14 @@ def token_counts(
     limited_texts = validate_texts(texts, names, options)
     counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
     num_tokens = tf.cast(tf.add_n(counts), tf.int32)
-    is_cut = [
+    is_truncated = [
         tf.strings.length(text) > tf.strings.length(limited_text)
         for text, limited_text in zip(texts, limited_texts, strict=True)
     ]
     return {
         "num_tokens": num_tokens,
         "max_tokens": tf.fill(tf.shape(num_tokens), max_tokens),
-        "truncated": tf.reduce_any([num_tokens > max_tokens, *is_cut], axis=0),
+        "truncated": tf.reduce_any([num_tokens > max_tokens, *is_truncated], axis=0),
     }
 
 

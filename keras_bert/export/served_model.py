@@ -56,8 +56,8 @@ class ServedModel:
                 "A SavedModel must have the signature serving_default, as written by `export`. "
                 f"Received: {sorted(self._signatures)} ({os.fspath(filepath)})"
             )
-        self._folder = Path(filepath)
-        path = self._folder / DESCRIPTION_FILE
+        self._directory = Path(filepath)
+        path = self._directory / DESCRIPTION_FILE
         if not path.is_file():
             raise ValueError(
                 f"filepath must be a directory written by `export`: {path} is missing."
@@ -90,7 +90,7 @@ class ServedModel:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, in Python."""
-        config = (self._folder / TOKENIZER_FILE).read_text(encoding="utf-8")
+        config = (self._directory / TOKENIZER_FILE).read_text(encoding="utf-8")
         return tokenizer_from_config(json.loads(config))
 
     def predict_rows(self, rows: Sequence[Row]) -> list[Any]:

@@ -44,14 +44,14 @@ def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
 
 
 def write_batching_parameters(
-    folder: Path, max_batch_size: int, *, splits: bool, padded: bool = False
+    directory: Path, max_batch_size: int, *, splits: bool, padded: bool = False
 ) -> None:
     """Writes the file for the server's `--batching_parameters_file` flag.
 
     With `--enable_per_model_batching_parameters`, the server only looks for this file name.
 
     Args:
-        folder: Directory of the SavedModel.
+        directory: Directory of the SavedModel.
         max_batch_size: Maximum number of examples in a batch.
         splits: Whether the server splits requests with more than `max_batch_size` examples, up to
             `LARGEST_REQUEST`. Otherwise it rejects them.
@@ -69,7 +69,7 @@ def write_batching_parameters(
         sizes = f"max_batch_size {{ value: {max_batch_size} }}\n" + "".join(
             f"allowed_batch_sizes: {size}\n" for size in batch_sizes(max_batch_size)
         )
-    (folder / BATCHING_FILE).write_text(
+    (directory / BATCHING_FILE).write_text(
         f"{sizes}"
         # While all threads are busy, requests queue up without a timeout. If a thread is idle,
         # waiting for more requests only delays the response.
@@ -81,7 +81,7 @@ def write_batching_parameters(
 
 
 def write_warm_up_requests(
-    folder: Path, functions: Mapping[str, Any], task: Servable, options: ExportOptions
+    directory: Path, functions: Mapping[str, Any], task: Servable, options: ExportOptions
 ) -> None:
     """Writes requests that the server runs before it reports the model as available.
 
@@ -90,7 +90,7 @@ def write_warm_up_requests(
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
-    path = folder / WARM_UP_FILE
+    path = directory / WARM_UP_FILE
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, function in functions.items():

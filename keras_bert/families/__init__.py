@@ -51,9 +51,9 @@ SIZES = {
 }
 """The released models' `BertConfig` values."""
 KERAS_HUB_NAMES = {
-    theirs: ours
+    hub_name: name
     for family in FAMILIES.values()
     if family.keras_hub
-    for theirs, ours in family.keras_hub.presets.items()
+    for hub_name, name in family.keras_hub.presets.items()
 }
 """The name in `SIZES` for each KerasHub preset."""

@@ -128,8 +128,8 @@ DEBERTA_V2 = Family(
         "encoder.layer.{layer}.",
         {
             "masked_lm": {
-                ours: dataclasses.replace(stored, instead=f"lm_predictions.lm_head.{ending}")
-                for (ours, stored), ending in zip(
+                weight_name: dataclasses.replace(stored, instead=f"lm_predictions.lm_head.{ending}")
+                for (weight_name, stored), ending in zip(
                     names.hf_masked_lm(
                         "cls.predictions.transform.dense",
                         "cls.predictions.transform.LayerNorm",

@@ -246,7 +246,7 @@ MODERNBERT = Family(
         "layers.{layer}.",
         {
             "masked_lm": {**_HEAD, "output_bias": StoredTensor(("decoder.bias",))},
-            "pooler": {ours.removeprefix("dense."): at for ours, at in _HEAD.items()},
+            "pooler": {weight_name.removeprefix("dense."): at for weight_name, at in _HEAD.items()},
             **dict.fromkeys(
                 (*names.CLASSIFIERS, "question_answerer"), names.hf_dense("classifier")
             ),

@@ -77,8 +77,8 @@ def map_value(
 
 def word_of(value: str, field: str, words: Mapping[str, str]) -> str:
     """Returns the first word in a file for a `BertConfig` value, the inverse of `map_value`."""
-    for word, ours in words.items():
-        if ours == value:
+    for word, name in words.items():
+        if name == value:
             return word
     choices = ", ".join(dict.fromkeys(words.values()))
     raise ValueError(f"{field} must be one of {choices} in this format. Received: {value!r}")

@@ -11,19 +11,19 @@ from keras_bert.families.records import Layout, StoredTensor
 
 
 def scoped(scope: str, layout: Layout) -> dict[str, StoredTensor]:
-    return {f"{scope}.{ours}": stored for ours, stored in layout.items()}
+    return {f"{scope}.{weight_name}": stored for weight_name, stored in layout.items()}
 
 
 def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, StoredTensor]:
     """Returns the mapping for a Hugging Face dense layer, with a kernel `(output, input)`."""
     return {
-        ours: StoredTensor(
-            (f"{name}.{theirs}",),
-            transposed=ours == "kernel",
-            copies=tuple(f"{copy}.{theirs}" for copy in copies),
-            instead=instead and f"{instead}.{theirs}",
+        weight_name: StoredTensor(
+            (f"{name}.{ending}",),
+            transposed=weight_name == "kernel",
+            copies=tuple(f"{copy}.{ending}" for copy in copies),
+            instead=instead and f"{instead}.{ending}",
         )
-        for ours, theirs in (("kernel", "weight"), ("bias", "bias"))
+        for weight_name, ending in (("kernel", "weight"), ("bias", "bias"))
     }
 
 
@@ -69,13 +69,13 @@ def block_layout(
     names = {
         "attention.query_key_value.kernel": projections,
         "attention.query_key_value.bias": projections,
-        **{ours: (at,) if isinstance(at, str) else at for ours, at in layers.items()},
+        **{weight_name: (at,) if isinstance(at, str) else at for weight_name, at in layers.items()},
     }
     layout = {}
-    for ours, layer_names in names.items():
-        kind = re.split("[._]", ours)[-1]
-        theirs = tuple(layer + kinds[kind] for layer in layer_names)
-        layout[ours] = StoredTensor(theirs, transposed and kind == "kernel")
+    for weight_name, layer_names in names.items():
+        kind = re.split("[._]", weight_name)[-1]
+        tensor_names = tuple(layer + kinds[kind] for layer in layer_names)
+        layout[weight_name] = StoredTensor(tensor_names, transposed and kind == "kernel")
     return layout
 
 

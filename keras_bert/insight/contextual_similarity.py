@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.checks import shorten_repr
-from keras_bert.data.packing import cut_tokens, num_special_tokens
+from keras_bert.data.packing import num_special_tokens, truncate_tokens
 from keras_bert.insight.drawing import Tabular, axes_or_new
 from keras_bert.insight.hidden_states import encoder_and_preprocessor, text_states
 from keras_bert.models.backbone import Backbone
@@ -240,7 +240,7 @@ def contexts(
     tokenizer = preprocessor.tokenizer
     whole = tokenizer.tokenize_with_offsets(list(texts))
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer)
-    cut = cut_tokens(tokenizer, whole, max_tokens)
+    cut = truncate_tokens(tokenizer, whole, max_tokens)
     vectors, units = [], []
     # Only the word must be within the maximum sequence length.
     rows = text_states(backbone, preprocessor, [(text,) for text in texts], truncate=True)

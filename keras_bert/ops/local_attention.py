@@ -89,7 +89,7 @@ class WindowBlocks:
         """Splits `(batch, length, ...)` into `(batch * number, size, ...)`, padded with zeros."""
         return ops.reshape(self._pad(x), (-1, self.size, *x.shape[2:]))
 
-    def cut_with_neighbors(self, x: Tensor) -> Tensor:
+    def split_with_neighbors(self, x: Tensor) -> Tensor:
         """Splits `(batch, length, ...)` into `(batch * number, before + size + after, ...)`.
 
         There are zeros before and after the sequence.

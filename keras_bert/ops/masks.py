@@ -116,16 +116,16 @@ def _blocks_mask(
     near = blocks.window_mask()
     masks = [] if near is None else [near[None]]
     if padding_mask is not None:
-        is_token = blocks.cut_with_neighbors(ops.cast(padding_mask, "int32"))
+        is_token = blocks.split_with_neighbors(ops.cast(padding_mask, "int32"))
         masks.append(ops.cast(is_token, "bool")[:, None, :])
     if sequence_ids is not None:
         # IDs are positive then. The padding before and after the sequence is 0.
         ids = ops.cast(sequence_ids, "int32") + 1
-        others = blocks.cut_with_neighbors(ids)
+        others = blocks.split_with_neighbors(ids)
         masks.append(ops.equal(blocks.split_into_blocks(ids)[:, :, None], others[:, None, :]))
     elif padding_mask is None and not blocks.is_single_block:
         ones = ops.ones((1, blocks.length), "int32")
-        is_token = ops.cast(blocks.cut_with_neighbors(ones), "bool")
+        is_token = ops.cast(blocks.split_with_neighbors(ones), "bool")
         # (number, ...) -> (batch * number, ...)
         masks.append(ops.tile(is_token, (batch, 1))[:, None, :])
     return functools.reduce(ops.logical_and, masks)[:, None] if masks else None

@@ -201,12 +201,12 @@ def upcast(tensor: Tensor) -> Tensor:
     return ops.cast(tensor, keras.backend.result_type(tensor.dtype, "float32"))
 
 
-def portable_global_norm(gradients: Sequence[Tensor]) -> Tensor:
+def reference_global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Reference implementation of `global_norm`. Tests compare faster versions with it."""
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 
-def portable_update_variables(updates: Iterable[Update]) -> None:
+def reference_update_variables(updates: Iterable[Update]) -> None:
     """Reference implementation of `update_variables`. Tests compare faster versions with it."""
     for update in updates:
         weight, momentum, velocity = update.rule(

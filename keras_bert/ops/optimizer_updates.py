@@ -18,8 +18,8 @@ import keras
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.optimizer_rules import (
     Update,
-    portable_global_norm,
-    portable_update_variables,
+    reference_global_norm,
+    reference_update_variables,
     upcast,
 )
 
@@ -38,7 +38,7 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Computes the Euclidean norm of all gradients together, a scalar in float32 or wider."""
     gradients = [upcast(gradient) for gradient in gradients]
     kernels = _backend_kernels()
-    return kernels.global_norm(gradients) if kernels else portable_global_norm(gradients)
+    return kernels.global_norm(gradients) if kernels else reference_global_norm(gradients)
 
 
 def sharded_layout(layout: Any, shape: Shape) -> Any:
@@ -107,7 +107,7 @@ def update_variables(updates: Sequence[Update]) -> None:
     if kernels:
         kernels.update_variables(updates)
     else:
-        portable_update_variables(updates)
+        reference_update_variables(updates)
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from keras_bert.ops.keras_private import in_stateless_scope
 from keras_bert.ops.optimizer_rules import (
     Update,
     adam_update,
-    portable_update_variables,
+    reference_update_variables,
     stable_adam_update,
     stable_rate,
 )
@@ -59,7 +59,7 @@ def update_variables(updates: Sequence[Update]) -> None:
                 groups.setdefault(key, []).append(fused)
             else:
                 others.append(update)
-        portable_update_variables(others)
+        reference_update_variables(others)
         for group in groups.values():
             _fused_adamw(group)
 

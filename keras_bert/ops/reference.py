@@ -172,10 +172,10 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool = False) -> 
         [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), section 10, scaled in training
         instead of at test time.
     """
-    return portable_dropout(x, rate, seed=seed) if training else x
+    return reference_dropout(x, rate, seed=seed) if training else x
 
 
-def portable_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
+def reference_dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """Applies dropout with operations that every device supports. Returns `x` if `rate` is 0."""
     if not rate:
         return x

@@ -19,7 +19,7 @@ from keras_bert.data.batch_options import DEFAULT_BATCH_SIZE, BatchOptions
 from keras_bert.data.batches import Batches, MappedBatches
 from keras_bert.data.labels import softmax
 from keras_bert.data.loader import Batch, Loader, RowsInMemory, to_indexed_batch
-from keras_bert.data.packing import cut_tokens
+from keras_bert.data.packing import truncate_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
@@ -335,14 +335,14 @@ class MaskedLM(MaskedTokenTask):
         columns = own.with_special_tokens_in_text.tokenize_with_offsets(texts)
         rows, positions, spans = [], [], []
         for number, (ids, starts, ends) in enumerate(
-            zip(*cut_tokens(own, columns, max_tokens), strict=True)
+            zip(*truncate_tokens(own, columns, max_tokens), strict=True)
         ):
             masks = [index for index, token in enumerate(ids) if token == own.mask_token_id]
             if not masks:
                 which = "The text" if len(texts) == 1 else f"Text {number}"
                 kept = "last" if own.truncation_side == "left" else "first"
-                is_cut = own.mask_token_id in columns[0][number]
-                where = f" in its {kept} {max_tokens} tokens" if is_cut else ""
+                is_truncated = own.mask_token_id in columns[0][number]
+                where = f" in its {kept} {max_tokens} tokens" if is_truncated else ""
                 raise ValueError(
                     f"{which} must have a {own.mask_token} to fill{where}. Received: "
                     f"{texts[number]!r}"

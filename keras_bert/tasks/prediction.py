@@ -47,12 +47,15 @@ def warn_if_truncated(method: Method) -> Method:
     def wrapped(self: TextPredictor, *args: Any, **kwargs: Any) -> Any:
         if _counts_truncated_rows.get(self):  # For example, in the validation of `fit`
             return method(self, *args, **kwargs)
-        rows, cut = self._num_truncated_rows()
+        rows, truncated = self._num_truncated_rows()
         with _counts_truncated_rows.set(self, True):
             result = method(self, *args, **kwargs)
-        if self._num_truncated_rows()[1] > cut and not self.preprocessor.truncated_rows.is_reported:
+        if (
+            self._num_truncated_rows()[1] > truncated
+            and not self.preprocessor.truncated_rows.is_reported
+        ):
             self.preprocessor.truncated_rows.is_reported = True
-            warnings.warn(self.preprocessor.truncated_rows.message(rows, cut), stacklevel=2)
+            warnings.warn(self.preprocessor.truncated_rows.message(rows, truncated), stacklevel=2)
         return result
 
     return cast(Method, wrapped)
@@ -116,7 +119,7 @@ class TextPredictor(CompiledModel):
     def _num_truncated_rows(self) -> tuple[int, int]:
         """Returns how many examples were read so far, and how many of them were truncated."""
         counts = getattr(self._preprocessor, "truncated_rows", None)
-        return (0, 0) if counts is None else (counts.num_rows, counts.num_cut)
+        return (0, 0) if counts is None else (counts.num_rows, counts.num_truncated)
 
     def _preprocessor_config(self) -> dict[str, Any] | None:
         """Returns the preprocessor's config, or `None` without a preprocessor."""

@@ -150,7 +150,7 @@ def _match_class_names(
     """
     if "class_names" not in given:
         return HeadChoice({**options, "class_names": checkpoint.class_names})
-    outputs = _stored_outputs(checkpoint.class_names, given["class_names"], checkpoint.folder)
+    outputs = _stored_outputs(checkpoint.class_names, given["class_names"], checkpoint.directory)
     thresholds = saved.get("thresholds")
     if outputs is not None and thresholds and "thresholds" not in given:
         options = {**options, "thresholds": [thresholds[index] for index in outputs]}

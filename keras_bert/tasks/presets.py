@@ -59,7 +59,7 @@ def task_of_preset(
             | head.options,
         )
     except ValueError as error:  # An option is invalid, possibly from the checkpoint.
-        raise checkpoints.CheckpointError(f"{checkpoint.folder}: {error}") from error
+        raise checkpoints.CheckpointError(f"{checkpoint.directory}: {error}") from error
 
     def load() -> None:
         if load_weights:
@@ -97,7 +97,7 @@ def _load_heads(task: Any, checkpoint: Checkpoint, choice: HeadChoice) -> None:
     if "pooler" in task.heads:
         checkpoint.load_head("pooler", task.heads["pooler"])
     checkpoints.errors.warn(
-        f"{checkpoint.folder} {choice.mismatch}. The {task.head_name} head is initialized "
+        f"{checkpoint.directory} {choice.mismatch}. The {task.head_name} head is initialized "
         "randomly.",
     )
 

@@ -14,7 +14,7 @@ from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.labels import sigmoid
-from keras_bert.data.packing import cut_tokens
+from keras_bert.data.packing import truncate_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import ReplacedTokenHead, TokenReplacer, TokenSampler, spread_slots
 from keras_bert.layers.encoder_layers import check_same_embeddings
@@ -26,7 +26,7 @@ from keras_bert.tasks.custom_objective import CustomObjective, slot_targets, tok
 from keras_bert.tasks.masked_lm import MaskedTokenTask, token_batches
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
 
-GENERATOR_FOLDER = "generator"
+GENERATOR_DIRECTORY = "generator"
 # Default options of the mask generator
 _MASKING = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 _SHARING = ("all", "disentangled")
@@ -243,7 +243,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         checkpoint = checkpoints.open_checkpoint(preset, weights=load_weights)
         saved_by_a_detector = "discriminator_weight" in (checkpoint.task or {})
         if generator_preset is None and saved_by_a_detector:
-            generator_preset = checkpoint.folder / GENERATOR_FOLDER
+            generator_preset = checkpoint.directory / GENERATOR_DIRECTORY
         second = None
         if generator_preset is not None:
             second = checkpoints.open_checkpoint(generator_preset, weights=load_weights)
@@ -288,7 +288,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         self._save_encoder(
             self.generator,
             self.generator_heads,
-            Path(preset_dir) / GENERATOR_FOLDER,
+            Path(preset_dir) / GENERATOR_DIRECTORY,
             preset_options=(),
         )
 
@@ -370,7 +370,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         if not texts:
             return []
         tokenizer = self.preprocessor.tokenizer
-        ids, starts, ends = cut_tokens(
+        ids, starts, ends = truncate_tokens(
             tokenizer, tokenizer.tokenize_with_offsets(texts), self.preprocessor.max_tokens(1)
         )
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]

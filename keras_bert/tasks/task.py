@@ -367,10 +367,10 @@ class Task(TextTrainer):
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task, or if
                 the upload fails.
         """
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as directory:
             title = uri.removeprefix(hub.SCHEME).rpartition("/")[2]
-            self.save_hugging_face(folder, results=results, title=title, license=license)
-            return hub.upload(Path(folder), uri, private=private, message=message)
+            self.save_hugging_face(directory, results=results, title=title, license=license)
+            return hub.upload(Path(directory), uri, private=private, message=message)
 
     def _save_encoder(
         self,

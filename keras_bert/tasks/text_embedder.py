@@ -139,7 +139,7 @@ class TextEmbedder(Task):
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
         length = checkpoint.config.max_sequence_length
-        options = sentence_transformers.read_options(checkpoint.folder, length)
+        options = sentence_transformers.read_options(checkpoint.directory, length)
         return options | super().options_of_checkpoint(checkpoint)
 
     def _default_loss(self) -> keras.losses.Loss:

@@ -132,10 +132,12 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
 
 
 def save_tokens_and_merges(
-    vocabulary: Sequence[str], merges: Sequence[str], folder: str | os.PathLike[str]
+    vocabulary: Sequence[str], merges: Sequence[str], directory: str | os.PathLike[str]
 ) -> None:
     """Writes `vocab.json` and `merges.txt`, both atomically."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     lines = (f"{_FIRST_LINE} 0.2", *merges)
-    write_bytes(Path(folder) / TOKENS_FILE, json.dumps(ids, ensure_ascii=False).encode("utf-8"))
-    write_bytes(Path(folder) / MERGES_FILE, "".join(f"{line}\n" for line in lines).encode("utf-8"))
+    write_bytes(Path(directory) / TOKENS_FILE, json.dumps(ids, ensure_ascii=False).encode("utf-8"))
+    write_bytes(
+        Path(directory) / MERGES_FILE, "".join(f"{line}\n" for line in lines).encode("utf-8")
+    )

@@ -45,14 +45,14 @@ def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool)
 
 
 def read_byte_pair_files(
-    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
+    directory: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
     """Creates a BPE tokenizer's config."""
     if settings.is_defined_by_file and file is not None:
         return _byte_pair_from_json(file, settings)
     prefix = bool(settings.flag("add_prefix_space"))
     if file is None:
-        config = read_byte_pair(folder / TOKENS_FILE, folder / MERGES_FILE, prefix)
+        config = read_byte_pair(directory / TOKENS_FILE, directory / MERGES_FILE, prefix)
     else:
         config = _roberta(file.vocabulary(), prefix, file.path)
         config["merges"] = _read_merges(file)

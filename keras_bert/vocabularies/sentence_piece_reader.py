@@ -61,17 +61,17 @@ def read_sentence_piece(path: Path) -> dict[str, Any]:
 
 
 def read_sentence_piece_files(
-    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
+    directory: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
     """Creates a SentencePiece tokenizer's config."""
-    path = next((folder / name for name in MODEL_FILES if (folder / name).exists()), None)
+    path = next((directory / name for name in MODEL_FILES if (directory / name).exists()), None)
     name = settings.tokenizer_class
     if name is None and path is not None:
         name = MODEL_FILES[path.name]
-    model = _with_added_pieces(_read_or_create_model(folder, path, name, file), settings)
+    model = _with_added_pieces(_read_or_create_model(directory, path, name, file), settings)
     if name == DEBERTA_V2:
         model = _with_mask(model)
-    where = file.path if path is None and file is not None else path or folder
+    where = file.path if path is None and file is not None else path or directory
     options = {**UNCLEANED, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, ROBERTA_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
@@ -120,12 +120,12 @@ def read_sentence_piece_files(
 
 
 def _read_or_create_model(
-    folder: Path, path: Path | None, name: str | None, file: TokenizerJson | None
+    directory: Path, path: Path | None, name: str | None, file: TokenizerJson | None
 ) -> bytes:
     """Reads the model at `path`, or creates it from the pieces in a `tokenizer.json`."""
     if path is None:
         if file is None:
-            raise ValueError(f"{folder} must contain a SentencePiece model.")
+            raise ValueError(f"{directory} must contain a SentencePiece model.")
         return _unigram_model(file)
     model = _released_model(path, name)
     if file is not None and not _are_same_models(

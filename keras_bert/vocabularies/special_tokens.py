@@ -143,12 +143,12 @@ def with_added_tokens(
         if "lstrip" in token or (token["id"] is not None and "special" in token)
     }
     for token in added:
-        refused = ["single_word"]
+        rejected = ["single_word"]
         if kind == BYTE_PAIR:
-            refused += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
+            rejected += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
         elif token["content"] in roles.values() and is_normalized:
-            refused.append("normalized")
-        for option in refused:
+            rejected.append("normalized")
+        for option in rejected:
             if token.get(option):
                 raise ValueError(
                     f"{token['path']}: {option} of the added token {token['content']!r} is not "

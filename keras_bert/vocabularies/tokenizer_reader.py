@@ -27,7 +27,7 @@ from keras_bert.vocabularies.wordpiece_reader import read_wordpiece_files
 _MODEL_KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
 
 
-def read_tokenizer(folder: Path) -> dict[str, Any] | None:
+def read_tokenizer(directory: Path) -> dict[str, Any] | None:
     """Reads the tokenizer of a preset, Hugging Face checkpoint or TF1 release from a directory.
 
     The vocabulary is read from `tokenizer.json` if it exists. A SentencePiece model next to it must
@@ -46,22 +46,22 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         ValueError: If a file is invalid, or if the tokenizer is not supported.
     """
     try:
-        return _read_tokenizer(folder)
+        return _read_tokenizer(directory)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: a tokenizer file is invalid: {error!r}.") from error
+        raise ValueError(f"{directory}: a tokenizer file is invalid: {error!r}.") from error
 
 
-def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    path = folder / TOKENIZER_FILE
+def _read_tokenizer(directory: Path) -> dict[str, Any] | None:
+    path = directory / TOKENIZER_FILE
     file = TokenizerJson(path) if path.exists() else None
-    kind = _detect_kind(folder, file)
+    kind = _detect_kind(directory, file)
     if kind is None:
         return None
-    settings = TokenizerSettings(folder, file, kind)
+    settings = TokenizerSettings(directory, file, kind)
     kind_of_class = KINDS.get(settings.tokenizer_class or "", kind)
     if kind_of_class != kind:
         raise ValueError(
-            f"{folder}: the tokenizer class must have the type of the vocabulary, {kind}. "
+            f"{directory}: the tokenizer class must have the type of the vocabulary, {kind}. "
             f"Received: {settings.tokenizer_class} ({kind_of_class})"
         )
     settings.check(kind)
@@ -70,20 +70,20 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
         BYTE_PAIR: read_byte_pair_files,
         SENTENCE_PIECE: read_sentence_piece_files,
     }
-    tokenizer = readers[kind](folder, settings, file)
+    tokenizer = readers[kind](directory, settings, file)
     in_text = settings.flag(SPECIAL_IN_TEXT_FIELD)
     if in_text is not None:
         tokenizer[SPECIAL_IN_TEXT_FIELD] = in_text
     return tokenizer | without_defaults(kind, {"truncation_side": settings.side("truncation")})
 
 
-def _detect_kind(folder: Path, file: TokenizerJson | None) -> str | None:
+def _detect_kind(directory: Path, file: TokenizerJson | None) -> str | None:
     """Returns the type of the vocabulary in a directory, or `None` without a vocabulary."""
     if file is not None:
         return _MODEL_KINDS[file.kind]
-    if (folder / VOCABULARY_FILE).exists():
+    if (directory / VOCABULARY_FILE).exists():
         return WORDPIECE
-    if any((folder / name).exists() for name in MODEL_FILES):
+    if any((directory / name).exists() for name in MODEL_FILES):
         return SENTENCE_PIECE
-    has_merges = (folder / TOKENS_FILE).exists() and (folder / MERGES_FILE).exists()
+    has_merges = (directory / TOKENS_FILE).exists() and (directory / MERGES_FILE).exists()
     return BYTE_PAIR if has_merges else None

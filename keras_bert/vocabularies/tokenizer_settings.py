@@ -132,25 +132,25 @@ class TokenizerSettings:
         ValueError: If a file is invalid or the tokenizer class is not supported.
     """
 
-    def __init__(self, folder: Path, file: TokenizerJson | None, kind: str) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, file: TokenizerJson | None, kind: str) -> None:
+        self._directory = directory
         self._file = file
-        self.path = folder / SETTINGS_FILE
+        self.path = directory / SETTINGS_FILE
         self.fields = read_json(self.path) if self.path.exists() else {}
-        names = folder / NAMES_FILE
+        names = directory / NAMES_FILE
         if names.exists() and "added_tokens_decoder" not in self.fields:
             more = read_json(names)
             first, second = self.fields.get(_EXTRA), more.get(_EXTRA)
             self.fields |= more
             if isinstance(first, list) and isinstance(second, list):
                 self.fields[_EXTRA] = [*first, *second]
-        self.is_empty = not (self.fields or file or (folder / "config.json").exists())
+        self.is_empty = not (self.fields or file or (directory / "config.json").exists())
         """Whether the directory has a vocabulary, but no files of the transformers library."""
         self.tokenizer_class = self._class(kind)
 
     def _class(self, kind: str) -> str | None:
         """Returns the tokenizer class without `Fast`, or `None` if no file defines it."""
-        path = self._folder / "config.json"
+        path = self._directory / "config.json"
         config = read_json(path) if path.exists() else {}
         usual = _MODEL_CLASSES.get(str(config.get("model_type")))
         if usual in DEFINED_BY_FILE and self._file is not None:
@@ -268,7 +268,7 @@ class TokenizerSettings:
                 yield file_tokens
             yield self.path, [{**token, "id": index} for index, token in decoder.items()]
             return
-        path = self._folder / ADDED_FILE
+        path = self._directory / ADDED_FILE
         if path.exists():
             yield (
                 path,

@@ -62,7 +62,7 @@ _ROBERTA_FIELDS = {
 
 
 def write_tokenizer(
-    folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
+    directory: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
     """Writes a tokenizer's files, including `tokenizer_config.json`. Does nothing for `None`.
 
@@ -77,15 +77,15 @@ def write_tokenizer(
         SENTENCE_PIECE: _write_sentence_piece,
     }
     settings = writers[check_tokenizer_config(tokenizer)](
-        folder, with_defaults(tokenizer), _names(tokenizer)
+        directory, with_defaults(tokenizer), _names(tokenizer)
     )
     settings["model_max_length"] = max_sequence_length
     for field in ("truncation_side", SPECIAL_IN_TEXT_FIELD):
         if field in tokenizer:
             settings[field] = tokenizer[field]
-    write_json(folder / SETTINGS_FILE, settings)
+    write_json(directory / SETTINGS_FILE, settings)
     try:
-        read = read_tokenizer(folder)
+        read = read_tokenizer(directory)
     except ValueError as error:
         raise ValueError(
             f"The tokenizer cannot be saved, because its files could not be read: {error}"
@@ -101,12 +101,12 @@ def check_same_tokenizer(
     Raises:
         ValueError: If a field outside `ignored` differs. The message contains both values.
     """
-    ours, theirs = _effects(tokenizer), _effects(read)
-    for name, value in ours.items():
-        if name not in ignored and value != theirs.get(name):
+    written, reread = _effects(tokenizer), _effects(read)
+    for name, value in written.items():
+        if name not in ignored and value != reread.get(name):
             raise ValueError(
                 f"The tokenizer's {name} cannot be saved in this format. Received: "
-                f"{shorten_repr(value)}. It would be read as {shorten_repr(theirs.get(name))}."
+                f"{shorten_repr(value)}. It would be read as {shorten_repr(reread.get(name))}."
             )
 
 
@@ -135,7 +135,7 @@ def _names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_wordpiece(
-    folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
+    directory: Path, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Writes a WordPiece vocabulary. Returns the fields of `tokenizer_config.json`."""
     rows = config["pair_separators"], config["num_segments"]
@@ -158,19 +158,19 @@ def _write_wordpiece(
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if config["added_tokens"]:
         settings["added_tokens_decoder"] = _added_tokens_field(config)
-    vocab_txt.save_vocabulary(config["vocabulary"], folder / VOCABULARY_FILE)
-    write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
+    vocab_txt.save_vocabulary(config["vocabulary"], directory / VOCABULARY_FILE)
+    write_json(directory / TOKENIZER_FILE, wordpiece_json(config, names))
     return settings
 
 
 def _write_byte_pair(
-    folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
+    directory: Path, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Writes a BPE vocabulary. Returns the fields of `tokenizer_config.json`."""
     prefix = config["add_prefix_space"]
-    write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
+    write_json(directory / TOKENIZER_FILE, byte_pair_json(config, names))
     if without_defaults(BYTE_PAIR, config).keys() <= _ROBERTA_FIELDS:
-        save_tokens_and_merges(config["vocabulary"], config["merges"], folder)
+        save_tokens_and_merges(config["vocabulary"], config["merges"], directory)
         # The mask token includes the preceding space, but RoBERTa's class in `transformers` 5 only
         # applies this if it is defined here.
         masks = {"<mask>": config["mask_takes_space"]} if "<mask>" in config["vocabulary"] else {}
@@ -189,7 +189,7 @@ def _write_byte_pair(
 
 
 def _write_sentence_piece(
-    folder: Path, config: Mapping[str, Any], names: Mapping[str, str]
+    directory: Path, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Writes a SentencePiece model. Returns the fields of `tokenizer_config.json`."""
     model = decode_model(config)
@@ -219,8 +219,8 @@ def _write_sentence_piece(
     elif fits_class(ALBERT, albert_rules=True, compose=False, pair_separators=1):
         cleaning = {"do_lower_case": config["lowercase"], "keep_accents": config["keep_accents"]}
         settings |= {"tokenizer_class": ALBERT, **cleaning, "remove_space": True}
-    (folder / name).write_bytes(content)
-    write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names, pieces))
+    (directory / name).write_bytes(content)
+    write_json(directory / TOKENIZER_FILE, unigram_json(model, config, names, pieces))
     return settings
 
 

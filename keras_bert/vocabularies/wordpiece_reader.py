@@ -33,7 +33,7 @@ _TRANSFORMERS_WORD_LENGTH = 100
 
 
 def read_wordpiece_files(
-    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
+    directory: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
     """Creates a WordPiece tokenizer's config.
 
@@ -55,7 +55,7 @@ def read_wordpiece_files(
     lowercase = settings.flag("do_lower_case")
     if file is None:
         required = [name for role, name in names.items() if role != "mask"]
-        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE, required)
+        vocabulary = vocab_txt.load_vocabulary(directory / VOCABULARY_FILE, required)
     else:
         vocabulary = file.vocabulary()
         if settings.is_defined_by_file:
@@ -97,7 +97,8 @@ def read_wordpiece_files(
         for token in (*added, *names.values()):
             if token in model_vocabulary and token not in normalized and token.isalnum():
                 raise ValueError(
-                    f"{folder}: an added token must not also be a word in the vocabulary, because "
+                    f"{directory}: an added token must not also be a word in the vocabulary, "
+                    "because "
                     f"words are found in lowercased text. Received: {token!r}"
                 )
     return config

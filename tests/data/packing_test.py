@@ -14,7 +14,7 @@ from keras_bert.data import (
     TokenClassifierPreprocessor,
 )
 from keras_bert.data.arrays import Ragged
-from keras_bert.data.packing import cut_tokens
+from keras_bert.data.packing import truncate_tokens
 from tests.small_tasks import LETTERS
 from tests.text import small_tokenizers
 
@@ -178,7 +178,9 @@ def test_offsets_are_truncated_like_ids(side):
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=8)
     texts = ["a b a a b b b", "b", "", "a b a a b b", "b b b a a a a a a"]
     max_tokens = preprocessor.max_tokens(1)
-    ids, starts, ends = cut_tokens(tokenizer, tokenizer.tokenize_with_offsets(texts), max_tokens)
+    ids, starts, ends = truncate_tokens(
+        tokenizer, tokenizer.tokenize_with_offsets(texts), max_tokens
+    )
     for text, row, *bounds in zip(texts, ids, starts, ends, strict=True):
         assert [2, *row, 3] == preprocessor(text)["token_ids"].tolist()
         letters = [text[start:end] for start, end in zip(*bounds, strict=True)]

@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert import atomic
 from keras_bert.export import exporting
-from keras_bert.export.exporting import NEW_FOLDER, atomic_destination
+from keras_bert.export.exporting import NEW_DIRECTORY, atomic_destination
 
 pytestmark = pytest.mark.backend_independent
 
@@ -18,7 +18,7 @@ def test_failed_export_keeps_previous_export(tmp_path):
 
     def export() -> None:
         with atomic_destination([tmp_path / "1"]) as directory:
-            (directory / NEW_FOLDER / "1").mkdir()
+            (directory / NEW_DIRECTORY / "1").mkdir()
             raise RuntimeError("no more disk")
 
     with pytest.raises(RuntimeError, match="no more disk"):
@@ -36,8 +36,8 @@ def test_new_export_replaces_previous_export(tmp_path, old):
         path.mkdir(parents=True)
         (path / "old").touch()
     with atomic_destination([path]) as directory:
-        (directory / NEW_FOLDER / "1").mkdir()
-        (directory / NEW_FOLDER / "1" / "new").touch()
+        (directory / NEW_DIRECTORY / "1").mkdir()
+        (directory / NEW_DIRECTORY / "1" / "new").touch()
     assert [file.name for file in path.iterdir()] == ["new"]
     assert list(path.parent.iterdir()) == [path]
     assert path.stat().st_mode & stat.S_IROTH  # A server may run as another user.
@@ -59,7 +59,7 @@ def test_export_failure_keeps_both_files(tmp_path, monkeypatch, failing):
     def export() -> None:
         with atomic_destination(paths) as directory:
             for path in paths:
-                (directory / NEW_FOLDER / path.name).write_text("new")
+                (directory / NEW_DIRECTORY / path.name).write_text("new")
 
     with pytest.raises(KeyboardInterrupt):
         export()

@@ -126,7 +126,7 @@ def test_count_tokens_matches_python(served_task):
     preprocessor.truncated_rows.reset()
     fields["choices"] = [["b"]] * 2
     served_task.task.predict_rows([{n: x[row] for n, x in fields.items()} for row in range(2)])
-    assert preprocessor.truncated_rows.num_cut == 1
+    assert preprocessor.truncated_rows.num_truncated == 1
 
 
 @pytest.mark.parametrize(

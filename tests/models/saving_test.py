@@ -56,21 +56,21 @@ def test_load_ignores_global_dtype_policy(tmp_path):
     assert {block.dtype_policy.name for block in loaded.blocks} == {"float32"}
 
 
-def save_file(backbone, folder):
-    backbone.save(folder / "encoder.keras")
+def save_file(backbone, directory):
+    backbone.save(directory / "encoder.keras")
 
 
-def save_preset(backbone, folder):
-    backbone.save_to_preset(folder)
+def save_preset(backbone, directory):
+    backbone.save_to_preset(directory)
 
 
-def save_on_full_disk(save, backbone, folder):
+def save_on_full_disk(save, backbone, directory):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # A file can grow to half the size of the weights. Then writing fails, as on a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * backbone.count_params(), limits[1]))
     try:
         with pytest.raises((OSError, RuntimeError)) as raised:
-            save(backbone, folder)
+            save(backbone, directory)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     return raised.value
@@ -97,19 +97,19 @@ def test_full_disk_leaves_no_new_directory(save, tmp_path):
 @pytest.mark.on_torch
 def test_save_needs_directory_and_preset_creates_it(tmp_path):
     backbone = Backbone(SMALL)
-    folder = tmp_path / "no" / "such"
+    directory = tmp_path / "no" / "such"
     for save, name in ((backbone.save, "x.keras"), (backbone.save_weights, "x.weights.h5")):
         with pytest.raises(FileNotFoundError) as raised:
-            save(folder / name)
+            save(directory / name)
         assert str(raised.value) == (
-            f"{folder / name} cannot be written: the directory {folder} does not exist."
+            f"{directory / name} cannot be written: the directory {directory} does not exist."
         )
     assert not (tmp_path / "no").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="file is not a directory"):
         backbone.save(tmp_path / "file" / "x.keras")
-    backbone.save_to_preset(folder)
-    assert Backbone.from_preset(folder).config == SMALL
+    backbone.save_to_preset(directory)
+    assert Backbone.from_preset(directory).config == SMALL
 
 
 @pytest.mark.on_torch

@@ -22,11 +22,11 @@ pytestmark = pytest.mark.backend_independent
 COMMANDS = [name for group in child_commands.COMMANDS.values() for name in group]
 
 
-def run(*arguments, folder=ROOT, cwd=ROOT):
+def run(*arguments, directory=ROOT, cwd=ROOT):
     return subprocess.run(
         [sys.executable, "-m", "keras_bert", *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": str(directory)},
         capture_output=True,
         text=True,
     )
@@ -35,17 +35,17 @@ def run(*arguments, folder=ROOT, cwd=ROOT):
 @pytest.fixture(scope="module")
 def installed_wheel(tmp_path_factory):
     """A directory with the files that the wheel installs. It has no other files of the checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
+    directory = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory],
         cwd=ROOT,
         check=True,
         capture_output=True,
     )
-    (wheel,) = folder.glob("*.whl")
+    (wheel,) = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "installed")
-    return folder / "installed"
+        archive.extractall(directory / "installed")
+    return directory / "installed"
 
 
 def test_every_script_is_a_command():
@@ -157,7 +157,7 @@ def test_wheel_contains_library_and_commands(installed_wheel, tmp_path):
             installed_wheel / word_list.relative_to(ROOT)
         ).read_bytes() == word_list.read_bytes()
     # In a directory without the checkout, files missing from the wheel are not found.
-    finetune_help = run("finetune", "--help", folder=installed_wheel, cwd=tmp_path)
+    finetune_help = run("finetune", "--help", directory=installed_wheel, cwd=tmp_path)
     assert finetune_help.returncode == 0, finetune_help.stderr
     assert "keras-bert finetune --train_file" in finetune_help.stdout
     assert "python -m training" not in finetune_help.stdout
@@ -170,7 +170,7 @@ def test_wheel_command_runs(installed_wheel, tmp_path):
     finished = run(
         *("tokenizer", "--input_files=corpus.txt", "--output_dir=vocabulary"),
         "--vocabulary_size=40",
-        folder=installed_wheel,
+        directory=installed_wheel,
         cwd=tmp_path,
     )
     assert finished.returncode == 0, finished.stderr

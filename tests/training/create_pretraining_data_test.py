@@ -64,17 +64,17 @@ def change_output_dir(config, tmp_path, name, **changes):
 
 def test_records_are_read_as_batches(config, tmp_path):
     summary = create(config)
-    folder = tmp_path / "records"
-    assert sorted(path.name for path in folder.iterdir()) == [
+    directory = tmp_path / "records"
+    assert sorted(path.name for path in directory.iterdir()) == [
         "lengths.png",
         *(f"pretraining-0000{shard}-of-00003.tfrecord" for shard in range(3)),
         "summary.json",
     ]
-    assert (folder / "lengths.png").read_bytes()[1:4] == b"PNG"
-    assert json.loads((folder / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert (directory / "lengths.png").read_bytes()[1:4] == b"PNG"
+    assert json.loads((directory / "summary.json").read_text()) == json.loads(json.dumps(summary))
     assert (summary["documents"], summary["sentences"], summary["files"]) == (30, 360, 3)
     batches = pretraining_batches(
-        folder / "*.tfrecord", batch_size=16, sequence_length=32, vocabulary_size=len(TOKENS)
+        directory / "*.tfrecord", batch_size=16, sequence_length=32, vocabulary_size=len(TOKENS)
     )
     rows = [batch["padding_mask"] for batch in batches]
     labels = [batch["next_sentence_labels"] for batch in batches]
@@ -111,12 +111,12 @@ def test_records_do_not_depend_on_process_count(config, tmp_path, monkeypatch, i
 
 def test_killed_command_resumes_to_the_same_records(config, tmp_path):
     config = config.replace(num_shards=30, duplicate_factor=40)
-    folder = tmp_path / "records"
-    before = kill_between_files(folder, config)
+    directory = tmp_path / "records"
+    before = kill_between_files(directory, config)
     assert 0 < len(digests(config)) < 30
     create(config)
-    assert write_times(folder).items() >= before.items()
-    assert not list(folder.glob(".*"))
+    assert write_times(directory).items() >= before.items()
+    assert not list(directory.glob(".*"))
     complete = change_output_dir(config, tmp_path, "whole")
     create(complete)
     assert digests(config) == digests(complete)

@@ -325,10 +325,10 @@ def test_calibration_averages_bins():
 
 def evaluate_with_report(config, tmp_path):
     """Evaluates with a report, and returns the scores and the HTML."""
-    folder = tmp_path / "report"
-    scores = evaluate(dataclasses.replace(config, report_dir=str(folder)))
-    assert json.loads((folder / "scores.json").read_text()) == scores
-    return scores, (folder / "report.html").read_text(encoding="utf-8")
+    directory = tmp_path / "report"
+    scores = evaluate(dataclasses.replace(config, report_dir=str(directory)))
+    assert json.loads((directory / "scores.json").read_text()) == scores
+    return scores, (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_classification_report_lists_mistakes(tmp_path):

@@ -16,7 +16,7 @@ from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
-from training.engine.output_folder import is_own  # noqa: E402
+from training.engine.output_directory import is_own  # noqa: E402
 from training.jobs.multiple_choice import ChoiceConfig, ChoiceJob, read_data  # noqa: E402
 from training.paper import recipes  # noqa: E402
 from training.readers.choice_files import read_choices  # noqa: E402
@@ -29,11 +29,11 @@ ENDINGS = [f"ending{index}" for index in range(4)]
 
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("preset")
+    directory = tmp_path_factory.mktemp("preset")
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
     preprocessor = MultipleChoicePreprocessor(make_tokenizer(*TOKENS), 16)
-    MultipleChoice(Backbone(config), preprocessor).save_to_preset(folder)
-    return str(folder)
+    MultipleChoice(Backbone(config), preprocessor).save_to_preset(directory)
+    return str(directory)
 
 
 def write_swag(path, rows=8, label=True):
@@ -67,21 +67,21 @@ def test_swag_recipe_runs(preset, tmp_path):
         export=keras.backend.backend() == "tensorflow",
     )
     results = finetuning.run(ChoiceJob, config, read_data(config))
-    folder = tmp_path / "run"
-    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
+    directory = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in directory.iterdir())
     assert list(results["summary"]) == list(results["baselines"]) == ["dev"]
     trained, pretrained = (
         task.backbone.get_weights()[0]
         for task in (
-            keras.saving.load_model(folder / "seed_1" / "model.keras"),
+            keras.saving.load_model(directory / "seed_1" / "model.keras"),
             MultipleChoice.from_preset(preset),
         )
     )
     np.testing.assert_allclose(trained, pretrained, atol=2e-3)
-    predictions = (folder / "predictions.tsv").read_text().splitlines()
+    predictions = (directory / "predictions.tsv").read_text().splitlines()
     assert predictions[0] == "choice\ttext\tscore"
     assert len(predictions) == 4
-    assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
+    assert (directory / "export" / "1" / "saved_model.pb").exists() == config.export
 
 
 @pytest.mark.backend_independent

@@ -10,7 +10,7 @@ import pytest
 
 from tests.training.host_processes import HostProcesses
 from tests.training.kill_runs import make_data, make_preset
-from training.engine import finetuning, output_folder
+from training.engine import finetuning, output_directory
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
 from training.jobs.question_answering import QuestionJob, SquadConfig
 
@@ -69,21 +69,21 @@ print(json.dumps(outputs))
 """
 
 
-def classification(folder, name, **changes):
-    files = {"train_file": str(folder / "train.tsv"), "test_file": str(folder / "train.tsv")}
-    options = _options(folder, name) | files | changes
+def classification(directory, name, **changes):
+    files = {"train_file": str(directory / "train.tsv"), "test_file": str(directory / "train.tsv")}
+    options = _options(directory, name) | files | changes
     return FinetuneConfig.from_flags(**options), ClassificationJob
 
 
-def questions(folder, name, **changes):
-    files = {"train_file": str(folder / "squad.json"), "dev_file": str(folder / "squad.json")}
+def questions(directory, name, **changes):
+    files = {"train_file": str(directory / "squad.json"), "dev_file": str(directory / "squad.json")}
     sizes = {"doc_stride": 8, "max_query_length": 8}
-    options = _options(folder, name) | files | sizes | changes
+    options = _options(directory, name) | files | sizes | changes
     return SquadConfig.from_flags(**options), QuestionJob
 
 
-def _options(folder, name):
-    return OPTIONS | {"preset": str(folder / "preset"), "output_dir": str(folder / name)}
+def _options(directory, name):
+    return OPTIONS | {"preset": str(directory / "preset"), "output_dir": str(directory / name)}
 
 
 class Interrupted(ClassificationJob):
@@ -96,24 +96,24 @@ class Interrupted(ClassificationJob):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A directory with the runs of one process, two processes, and one process and then two."""
-    folder = tmp_path_factory.mktemp("runs")
-    make_data(folder)
-    make_preset(folder / "preset")
-    config, _ = classification(folder, "one_then_two")
+    directory = tmp_path_factory.mktemp("runs")
+    make_data(directory)
+    make_preset(directory / "preset")
+    config, _ = classification(directory, "one_then_two")
     with (
         pytest.raises(KeyboardInterrupt),
-        output_folder.lock_output_dir(config.output_dir, config.settings(), command="finetune"),
+        output_directory.lock_output_dir(config.output_dir, config.settings(), command="finetune"),
     ):
         finetuning.run(Interrupted, config, read_data(config))
-    two = HostProcesses(("-c", PROGRAM, str(folder)), 2, folder)
-    for config, job in (classification(folder, "one"), questions(folder, "one_questions")):
+    two = HostProcesses(("-c", PROGRAM, str(directory)), 2, directory)
+    for config, job in (classification(directory, "one"), questions(directory, "one_questions")):
         finetuning.run(job, config, job.read(config))
     assert two.wait() == [0, 0], "\n".join(two.read_outputs())
-    return folder, two.read_outputs()
+    return directory, two.read_outputs()
 
 
-def results(folder):
-    return json.loads((folder / "results.json").read_text())
+def results(directory):
+    return json.loads((directory / "results.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def results(folder):
     ],
 )
 def test_two_hosts_train_and_score_like_one(runs, name, expected):
-    folder, _ = runs
-    two, one = results(folder / name), results(folder / expected)
+    directory, _ = runs
+    two, one = results(directory / name), results(directory / expected)
     (run,), (other,) = two["runs"], one["runs"]
     assert len(run["history"]["loss"]) == OPTIONS["epochs"]
     for metric, values in other["history"].items():
@@ -135,13 +135,14 @@ def test_two_hosts_train_and_score_like_one(runs, name, expected):
         for dev, by_metric in other[scores].items():
             for metric, value in by_metric.items():
                 assert run[scores][dev][metric] == pytest.approx(value, rel=1e-6)
-    assert not (folder / name / "seed_1" / "checkpoints").exists()
+    assert not (directory / name / "seed_1" / "checkpoints").exists()
 
 
 def test_sharded_optimizer_state_is_saved_completely(runs):
-    folder, _ = runs
+    directory, _ = runs
     two, one = (
-        keras.models.load_model(results(folder / name)["kept"]["model"]) for name in ("two", "one")
+        keras.models.load_model(results(directory / name)["kept"]["model"])
+        for name in ("two", "one")
     )
     assert two.optimizer.shard_state
     assert len(two.optimizer.variables) == len(one.optimizer.variables) > 10
@@ -157,17 +158,17 @@ def test_sharded_optimizer_state_is_saved_completely(runs):
 
 
 def test_two_hosts_predict_like_one(runs):
-    folder, _ = runs
+    directory, _ = runs
     outputs = {}
     for name in ("one", "two"):
-        with open(folder / name / "predictions.tsv", newline="") as file:
+        with open(directory / name / "predictions.tsv", newline="") as file:
             outputs[name] = list(csv.DictReader(file, delimiter="\t"))
     assert len(outputs["two"]) == len(outputs["one"]) == 36
     for row, other in zip(outputs["two"], outputs["one"], strict=True):
         assert row["label"] == other["label"]
         assert float(row["score"]) == pytest.approx(float(other["score"]), rel=1e-5)
     predictions = [
-        json.loads((folder / f"{name}_questions" / "predictions.json").read_text())
+        json.loads((directory / f"{name}_questions" / "predictions.json").read_text())
         for name in ("one", "two")
     ]
     assert predictions[0] == predictions[1]

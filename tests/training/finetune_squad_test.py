@@ -16,7 +16,7 @@ from keras_bert.data.questions import question_rows  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
-from training.engine.output_folder import is_own  # noqa: E402
+from training.engine.output_directory import is_own  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
 from training.paper import recipes  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
@@ -50,9 +50,9 @@ def article(title, is_version_2, bad=False):
     return {"title": title, "paragraphs": paragraphs}
 
 
-def write_squad(folder, name, *titles, is_version_2=False, **changes):
+def write_squad(directory, name, *titles, is_version_2=False, **changes):
     articles = [article(title, is_version_2, **changes) for title in titles]
-    (folder / name).write_text(json.dumps({"data": articles}))
+    (directory / name).write_text(json.dumps({"data": articles}))
 
 
 # With these values, a run takes seconds.
@@ -67,19 +67,19 @@ MINIATURE = {
 }
 
 
-def run(recipe, folder, preset, **changes):
+def run(recipe, directory, preset, **changes):
     config = recipes.load(recipe, SquadConfig).replace(
         **MINIATURE,
-        data_dir=str(folder),
+        data_dir=str(directory),
         preset=str(preset),
-        output_dir=str(folder / "run"),
+        output_dir=str(directory / "run"),
         **changes,
     )
     return finetuning.run(QuestionJob, config, read_data(config))
 
 
-def num_windows(model, folder):
-    train = read_squad(folder / "train-v2.0.json").examples
+def num_windows(model, directory):
+    train = read_squad(directory / "train-v2.0.json").examples
     return len(question_rows(train, model.preprocessor))
 
 
@@ -92,12 +92,12 @@ def test_squad_v2_run_writes_predictions_and_export(preset, tmp_path):
     write_squad(tmp_path, "dev-v2.0.json", "d", "e", is_version_2=True)
     write_squad(tmp_path, "test.json", "x")
     results = run("squad_v2", tmp_path, preset, test_file="test.json", accumulation=2)
-    folder = tmp_path / "run"
-    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
+    directory = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in directory.iterdir())
 
-    predictions = read(folder / "predictions.json")
-    odds, n_best = read(folder / "null_odds.json"), read(folder / "nbest_predictions.json")
-    assert predictions == read(folder / "seed_1" / "predictions.json")
+    predictions = read(directory / "predictions.json")
+    odds, n_best = read(directory / "null_odds.json"), read(directory / "nbest_predictions.json")
+    assert predictions == read(directory / "seed_1" / "predictions.json")
     assert predictions.keys() == odds.keys() == n_best.keys()
     assert len(predictions) == 8
     for name, answers in n_best.items():
@@ -112,7 +112,7 @@ def test_squad_v2_run_writes_predictions_and_export(preset, tmp_path):
         name: pytest.approx(score["seeds"][0]) for name, score in scores.items()
     }
     # The predictions use the model's threshold.
-    model = keras.models.load_model(folder / "seed_1" / "model.keras")
+    model = keras.models.load_model(directory / "seed_1" / "model.keras")
     # Each optimizer step reads four training windows.
     assert int(model.optimizer.iterations) == -(-num_windows(model, tmp_path) // 4)
     assert all((odds[name] > model.null_threshold) == (not predictions[name]) for name in odds)
@@ -124,8 +124,8 @@ def test_squad_v2_run_writes_predictions_and_export(preset, tmp_path):
     best = squad_scores.score_squad_v2(golds.questions, best_texts, odds)["best_f1"]
     assert official["f1"] >= best - 1e-6
 
-    assert len(read(folder / "test" / "predictions.json")) == 4
-    assert (folder / "export" / "1" / "saved_model.pb").exists()
+    assert len(read(directory / "test" / "predictions.json")) == 4
+    assert (directory / "export" / "1" / "saved_model.pb").exists()
 
 
 def test_squad_v1_run_writes_predictions(preset, tmp_path):
@@ -134,14 +134,14 @@ def test_squad_v1_run_writes_predictions(preset, tmp_path):
     write_squad(tmp_path, "dev-v1.1.json", "d")
     results = run("minilm_squad_v1", tmp_path, preset, num_seeds=2, export=False)
     assert len(results["summary"]["dev"]["f1"]["seeds"]) == 2
-    folder = tmp_path / "run"
+    directory = tmp_path / "run"
     golds = question_scores.read_gold(str(tmp_path / "dev-v1.1.json"))
     for result in results["runs"]:
-        predictions = read(folder / f"seed_{result['seed']}" / "predictions.json")
+        predictions = read(directory / f"seed_{result['seed']}" / "predictions.json")
         assert all(predictions.values())
         assert result["best"]["dev"] == squad_scores.score_squad_v1(golds.questions, predictions)
-    assert not (folder / "null_odds.json").exists()
-    assert not (folder / "export").exists()
+    assert not (directory / "null_odds.json").exists()
+    assert not (directory / "export").exists()
 
 
 @pytest.mark.backend_independent

@@ -16,7 +16,7 @@ from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E40
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import finetuning  # noqa: E402
-from training.engine.output_folder import is_own  # noqa: E402
+from training.engine.output_directory import is_own  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig, read_data  # noqa: E402
 from training.paper import recipes  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
@@ -29,14 +29,14 @@ SENTENCES = "Ann NNP I-PER\r\nLee NNP I-PER\r\nsings VBZ O\r\n\r\nin IN O\r\nRom
 
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("preset")
+    directory = tmp_path_factory.mktemp("preset")
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = TokenClassifierPreprocessor(make_tokenizer(*TOKENS), 16)
     names = ["O", "B-LOC", "B-PER", "I-PER"]
     TokenClassifier(
         Backbone(config), preprocessor=preprocessor, class_names=names
-    ).save_to_preset(folder)  # fmt: skip
-    return str(folder)
+    ).save_to_preset(directory)  # fmt: skip
+    return str(directory)
 
 
 @pytest.fixture
@@ -69,31 +69,31 @@ def test_tagging_recipe_runs(recipe, preset, conll, tmp_path):
     data = read_data(config)
     assert data.class_names == ("O", "B-LOC", "B-PER", "I-PER")
     results = finetuning.run(Tagging, config, data)
-    folder = tmp_path / "run"
-    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
+    directory = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in directory.iterdir())
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
     assert set(results["summary"]["dev"]) == {"f1", "precision", "recall", "accuracy"}
 
     weights, initial = (
         task.backbone.get_weights()[0]
         for task in (
-            keras.saving.load_model(folder / "seed_1" / "model.keras"),
+            keras.saving.load_model(directory / "seed_1" / "model.keras"),
             TokenClassifier.from_preset(preset, class_names=data.class_names),
         )
     )
     # Two steps change the preset's weights only a little. Random weights differ more.
     assert np.allclose(weights, initial, atol=2e-3) == config.pretrained
 
-    dev = read_conll(folder / "dev.conll")
+    dev = read_conll(directory / "dev.conll")
     assert (dev.words, dev.document_starts) == (data.dev.words, [0, 2, 4, 6])
-    assert read_conll(folder / "dev.conll", label_column=1).labels == data.dev.labels
-    scores = json.loads((folder / "dev_scores.json").read_text())
+    assert read_conll(directory / "dev.conll", label_column=1).labels == data.dev.labels
+    scores = json.loads((directory / "dev_scores.json").read_text())
     assert set(scores["by_type"]) >= {"LOC", "PER"}
     assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])
-    tagged_text = read_conll(folder / "test.conll")
+    tagged_text = read_conll(directory / "test.conll")
     assert tagged_text.words == [["Ann", "\x01", "sings"], ["Rome"]]
-    assert not (folder / "test_scores.json").exists()
-    assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
+    assert not (directory / "test_scores.json").exists()
+    assert (directory / "export" / "1" / "saved_model.pb").exists() == config.export
 
 
 @pytest.mark.backend_independent

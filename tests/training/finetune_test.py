@@ -26,7 +26,7 @@ from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine import dev_evaluation, finetuning, run_report  # noqa: E402
 from training.engine.grid import Cell  # noqa: E402
-from training.engine.output_folder import NotFiniteError, is_own  # noqa: E402
+from training.engine.output_directory import NotFiniteError, is_own  # noqa: E402
 from training.engine.program import exit_on_user_error  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
@@ -87,9 +87,9 @@ def test_run_writes_results_predictions_and_export(
     )
     config_data = read_data(config)
     results = finetuning.run(ClassificationJob, config, config_data)
-    folder = tmp_path / "run"
-    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
-    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    directory = tmp_path / "run"
+    assert all(is_own(path.name, "finetune") for path in directory.iterdir())
+    assert json.loads((directory / "results.json").read_text()) == json.loads(json.dumps(results))
     assert [run["seed"] for run in results["runs"]] == [1, 2]
     assert set(results["baselines"]["dev"]) == {"majority", "bag_of_words"}
     assert set(results["baselines"]["dev"]["majority"]) == set(results["summary"]["dev"])
@@ -97,9 +97,9 @@ def test_run_writes_results_predictions_and_export(
     assert len(scores["seeds"]) == 2
     assert scores["mean"] == pytest.approx(sum(scores["seeds"]) / 2, abs=0.01)
     for seed in (1, 2):
-        assert (folder / f"seed_{seed}" / "model.keras").exists()
-        assert (folder / f"seed_{seed}" / "curves.png").read_bytes()[1:4] == b"PNG"
-    prediction_lines = (folder / "predictions.tsv").read_text().splitlines()
+        assert (directory / f"seed_{seed}" / "model.keras").exists()
+        assert (directory / f"seed_{seed}" / "curves.png").read_bytes()[1:4] == b"PNG"
+    prediction_lines = (directory / "predictions.tsv").read_text().splitlines()
     assert prediction_lines[0].startswith("label\tscore\ttrue_label")
     assert len(prediction_lines) == 25
     assert prediction_sizes.count(24) == 1  # once for the predictions and scores of the test file
@@ -111,8 +111,8 @@ def test_run_writes_results_predictions_and_export(
     best = results["kept"]
     assert best["scores"]["test"]["accuracy"] == pytest.approx(100 * sum(is_correct) / 24)
     assert set(results["baselines"]["test"]) == {"majority", "bag_of_words"}
-    assert (folder / "export" / "1" / "saved_model.pb").exists()
-    assert not list(folder.rglob("*partial*"))
+    assert (directory / "export" / "1" / "saved_model.pb").exists()
+    assert not list(directory.rglob("*partial*"))
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
     assert results["encoder"].items() >= {**sizes, "vocabulary_size": len(TOKENS)}.items()
     assert (
@@ -127,13 +127,13 @@ def test_run_writes_results_predictions_and_export(
     assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
     assert min(results["seconds"].values()) > 0
     # A second run does not train again. It keeps the export, because a server may watch it.
-    files = [folder / "export" / "1" / "saved_model.pb", *folder.glob("seed_*/model.keras")]
+    files = [directory / "export" / "1" / "saved_model.pb", *directory.glob("seed_*/model.keras")]
     write_times = [path.stat().st_mtime_ns for path in files]
     assert finetuning.run(ClassificationJob, config, config_data)["kept"] == best
     assert [path.stat().st_mtime_ns for path in files] == write_times
     # The export is updated if the best model changes, even if the clock was set back.
     seeds = best["seed"], 3 - best["seed"]
-    model, other = (folder / f"seed_{seed}" / "model.keras" for seed in seeds)
+    model, other = (directory / f"seed_{seed}" / "model.keras" for seed in seeds)
     shutil.copyfile(other, model)
     os.utime(model, ns=(0, 0))
     exported = finetuning.run(ClassificationJob, config, config_data)["exported_model"]
@@ -208,10 +208,10 @@ def test_failed_save_keeps_the_previous_model(preset, tmp_path):
 
 @pytest.mark.backend_independent
 def test_output_without_terminal_is_plain_lines(preset, reviews, tmp_path):
-    folder = tmp_path / "run"
+    directory = tmp_path / "run"
     command = [sys.executable, "-m", "training.finetune", f"--train_file={reviews}"]
     command += ["--text=review", "--label=stars", "--sequence_length=16", "--noexport"]
-    command += [f"--output_dir={folder}", "--epochs=1", f"--preset={preset}"]
+    command += [f"--output_dir={directory}", "--epochs=1", f"--preset={preset}"]
     # The output also includes what TensorFlow writes during its import.
     finished = subprocess.run(
         command,
@@ -223,7 +223,7 @@ def test_output_without_terminal_is_plain_lines(preset, reviews, tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert all(line.isprintable() for line in finished.stdout.splitlines())
     assert "Best model: epoch 1 of 1, selected on dev" in finished.stdout
-    assert f"Next: python -m training.serve --model={folder / 'seed_1' / 'model.keras'}" in (
+    assert f"Next: python -m training.serve --model={directory / 'seed_1' / 'model.keras'}" in (
         finished.stdout
     )
     # Lines from absl in Python start with the date. Lines from native code start with 0000.

@@ -35,16 +35,16 @@ DOCUMENTS = {
 @pytest.fixture
 def trivia(tmp_path):
     """The directory of small TriviaQA files."""
-    folder = tmp_path / "triviaqa"
-    folder.mkdir()
+    directory = tmp_path / "triviaqa"
+    directory.mkdir()
     pages = ["Ann.txt", "Bob.txt", "None.txt"]
-    write_files(folder, make_question(1, pages), documents=DOCUMENTS, name="train.json")
+    write_files(directory, make_question(1, pages), documents=DOCUMENTS, name="train.json")
     write_files(
-        folder, make_question(2, pages), make_question(3, ["None.txt"]), documents=DOCUMENTS
+        directory, make_question(2, pages), make_question(3, ["None.txt"]), documents=DOCUMENTS
     )
     web = make_question(4, ["Ann.txt"], results=["1.txt"])
-    write_files(folder, web, documents=DOCUMENTS, domain="Web", name="web.json")
-    return folder / "qa"
+    write_files(directory, web, documents=DOCUMENTS, domain="Web", name="web.json")
+    return directory / "qa"
 
 
 def test_squad_starts_from_the_triviaqa_head(trivia, preset, tmp_path):  # noqa: F811
@@ -109,9 +109,9 @@ def test_run_preset_accepts_directory_seed_or_file(preset, tmp_path):  # noqa: F
     assert run_presets.find_model(preset) is None
     assert run_presets.find_model(tmp_path / "none") is None
     assert run_presets.resolve(str(preset)) == str(preset)
-    folder = run_presets.resolve(str(run))
-    assert folder == run_presets.resolve(str(model))  # The preset is created once.
-    assert folder.endswith("run/seed_2")
+    directory = run_presets.resolve(str(run))
+    assert directory == run_presets.resolve(str(model))  # The preset is created once.
+    assert directory.endswith("run/seed_2")
     model.write_bytes(b"")
     with pytest.raises(ValueError, match=r"must be a `\.keras` archive"):
         run_presets.resolve(str(model.rename(run / "other.keras")))

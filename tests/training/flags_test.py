@@ -171,7 +171,7 @@ def test_grid_flags_have_an_effect(monkeypatch):
     def commands(config):
         task = glue.find_task("rte")
         cells = glue_grid.cells(config, task).values()
-        return [(cell.folder, cell.command, cell.preset) for cell in cells]
+        return [(cell.directory, cell.command, cell.preset) for cell in cells]
 
     config = glue_grid.FinetuneGlueConfig(tasks=("RTE",))
     assert find_idle_flags(config, commands, {"tasks"}) == []
@@ -185,7 +185,7 @@ def test_grid_flags_have_an_effect(monkeypatch):
 
     def runs(config):
         cells = {**ablation.pretraining_cells(config), **ablation.finetuning_cells(config)}
-        return [(cell.folder, cell.command) for cell in cells.values()]
+        return [(cell.directory, cell.command) for cell in cells.values()]
 
     for study in ("tasks", "size"):
         assert find_idle_flags(ablation.AblationConfig(study=study), runs, {"study"}) == []

@@ -10,7 +10,7 @@ import pytest
 from tests.text import small_tokenizers
 from training.create_pretraining_data import CreatePretrainingDataConfig
 from training.create_pretraining_data import main as create_pretraining_data
-from training.engine import output_folder
+from training.engine import output_directory
 from training.evaluate import evaluate
 from training.inspect import InspectConfig
 from training.inspect import main as inspect
@@ -20,7 +20,7 @@ from training.tokenizer import main as train_tokenizer
 
 pytestmark = pytest.mark.backend_independent
 
-COMMANDS = sorted(output_folder._WRITTEN)
+COMMANDS = sorted(output_directory._WRITTEN)
 # Files from elsewhere. No command may touch them.
 FOREIGN_FILES = [
     "work/thesis.txt",
@@ -33,52 +33,54 @@ FOREIGN_FILES = [
 NAMES = {
     name.replace("[0-9]", "1").replace("*", "")
     for command in COMMANDS
-    for name in (*output_folder._WRITTEN[command], "settings.json")
+    for name in (*output_directory._WRITTEN[command], "settings.json")
 }
 
 
-def write_files(folder, names):
+def write_files(directory, names):
     for name in names:
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"my own {name}")
         path.chmod(0o600)
 
 
-def contents(folder):
+def contents(directory):
     return {
-        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode)
-        for path in folder.rglob("*")
+        path.relative_to(directory).as_posix(): (path.read_bytes(), path.stat().st_mode)
+        for path in directory.rglob("*")
         if path.is_file()
     }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_rejects_foreign_files_with_its_names(command, tmp_path):
-    own = {name for name in NAMES if output_folder.is_own(name, command)}
+    own = {name for name in NAMES if output_directory.is_own(name, command)}
     for index, name in enumerate(sorted(own)):
-        folder = tmp_path / str(index)
-        write_files(folder, [name, *FOREIGN_FILES])
-        before = contents(folder)
+        directory = tmp_path / str(index)
+        write_files(directory, [name, *FOREIGN_FILES])
+        before = contents(directory)
         with (
-            pytest.raises(FileExistsError, match=re.escape(f"Received: {folder / name}. C")),
-            output_folder.lock_output_dir(folder, {}, command=command),
+            pytest.raises(FileExistsError, match=re.escape(f"Received: {directory / name}. C")),
+            output_directory.lock_output_dir(directory, {}, command=command),
         ):
             pass
-        assert contents(folder) == before
-    folder = tmp_path / "foreign"
-    write_files(folder, [*(NAMES - own), *FOREIGN_FILES])
+        assert contents(directory) == before
+    directory = tmp_path / "foreign"
+    write_files(directory, [*(NAMES - own), *FOREIGN_FILES])
     for _ in range(2):
-        with output_folder.lock_output_dir(folder, {}, command=command):
-            (folder / "settings.json").write_text("{}")
+        with output_directory.lock_output_dir(directory, {}, command=command):
+            (directory / "settings.json").write_text("{}")
     with (
         pytest.raises(FileExistsError, match="by the same command"),
-        output_folder.lock_output_dir(folder, {}, command=COMMANDS[COMMANDS.index(command) - 1]),
+        output_directory.lock_output_dir(
+            directory, {}, command=COMMANDS[COMMANDS.index(command) - 1]
+        ),
     ):
         pass
 
 
-def fast_commands(data, folder):
+def fast_commands(data, directory):
     """Yields the name, function and config of each fast command that writes to a directory."""
     corpus, vocabulary = data / "corpus.txt", data / "vocab.txt"
     records = {"input_files": (str(corpus),), "vocabulary": str(vocabulary), "num_workers": 1}
@@ -86,32 +88,32 @@ def fast_commands(data, folder):
     yield (
         "create_pretraining_data",
         create_pretraining_data,
-        CreatePretrainingDataConfig.from_flags(**records, **rows, output_dir=str(folder)),
+        CreatePretrainingDataConfig.from_flags(**records, **rows, output_dir=str(directory)),
     )
-    tokenizer = TokenizerConfig((str(corpus),), str(folder), vocabulary_size=200)
+    tokenizer = TokenizerConfig((str(corpus),), str(directory), vocabulary_size=200)
     yield "tokenizer", train_tokenizer, tokenizer
     labeled = str(data / "rows.csv")
-    inspection = InspectConfig(data_file=labeled, report_dir=str(folder))
+    inspection = InspectConfig(data_file=labeled, report_dir=str(directory))
     yield "report", inspect, inspection
     evaluation = EvaluateConfig(
         data_file=labeled,
         predictions=str(data / "answers.jsonl"),
-        report_dir=str(folder),
-        plots_dir=str(folder),
+        report_dir=str(directory),
+        plots_dir=str(directory),
     )
     yield "report", evaluate, evaluation
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
+    directory = tmp_path_factory.mktemp("data")
     texts = small_tokenizers.texts()[:200]
-    (folder / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")
-    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
-    (folder / "rows.csv").write_text("text,label\n" + "a,x\nb,y\n" * 9)
+    (directory / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    (directory / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    (directory / "rows.csv").write_text("text,label\n" + "a,x\nb,y\n" * 9)
     rows = [{"label": label, "score": 0.9} for label in "xy" * 9]
-    (folder / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder
+    (directory / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return directory
 
 
 @pytest.mark.parametrize("index", range(4))
@@ -125,7 +127,7 @@ def test_commands_keep_foreign_files(index, data, tmp_path, capsys):
         assert before.items() <= after.items()
         own = {name.partition("/")[0] for name in after.keys() - before.keys()}
         assert own
-        assert [name for name in own if not output_folder.is_own(name, command)] == []
+        assert [name for name in own if not output_directory.is_own(name, command)] == []
         assert not any(name.startswith(".work") for name in os.listdir(tmp_path))
     if command == "tokenizer":
         with pytest.raises(FileExistsError, match=r"\.json already exists: choose another"):

@@ -40,14 +40,14 @@ def save_model(path, task_class, *arguments, seed=1, **options):
     return str(path)
 
 
-def make_report(folder, **options):
+def make_report(directory, **options):
     """Writes a report, and returns its page and its numbers."""
-    path = write_report(InsightConfig(report_dir=str(folder), examples=2, **options))
-    assert path == folder / "index.html"
+    path = write_report(InsightConfig(report_dir=str(directory), examples=2, **options))
+    assert path == directory / "index.html"
     page = path.read_text(encoding="utf-8")
     # The page loads no other files.
     assert all(url.startswith("data:") for url in re.findall(r'(?:src|href)="([^"]{,20})', page))
-    return page, json.loads((folder / "insight.json").read_text(encoding="utf-8"))
+    return page, json.loads((directory / "insight.json").read_text(encoding="utf-8"))
 
 
 def test_report_on_a_classifier(tmp_path):

@@ -44,12 +44,12 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def models(classifier, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    classifier.save(folder / "model.keras")
+    directory = tmp_path_factory.mktemp("models")
+    classifier.save(directory / "model.keras")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        classifier.export(folder / "export", warm_up=False)
-    return {"saved": str(folder / "model.keras"), "exported": str(folder / "export")}
+        classifier.export(directory / "export", warm_up=False)
+    return {"saved": str(directory / "model.keras"), "exported": str(directory / "export")}
 
 
 @pytest.mark.parametrize("model_format", ["saved", "exported"])

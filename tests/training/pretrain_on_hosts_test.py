@@ -130,8 +130,8 @@ with connection.join_processes(place):
 
 
 def config(directory, name, **changes):
-    folders = {"data_dir": str(directory / "data"), "output_dir": str(directory / name)}
-    return PretrainConfig.from_flags(**OPTIONS | folders | changes)
+    directories = {"data_dir": str(directory / "data"), "output_dir": str(directory / name)}
+    return PretrainConfig.from_flags(**OPTIONS | directories | changes)
 
 
 def keep_first_half(directory, source, target):

@@ -24,7 +24,7 @@ from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import make_tokenizer
 from training import pretrain as pretrain_command
 from training.costs import model_flops
-from training.engine.output_folder import SettingsMismatchError, is_own
+from training.engine.output_directory import SettingsMismatchError, is_own
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
@@ -74,51 +74,51 @@ def make_text(seed, documents=12):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    (folder / "train.txt").write_text(make_text(0))
-    (folder / "dev.txt").write_text(make_text(1, 4))
-    return folder
+    directory = tmp_path_factory.mktemp("corpus")
+    (directory / "train.txt").write_text(make_text(0))
+    (directory / "dev.txt").write_text(make_text(1, 4))
+    return directory
 
 
-def config(corpus, folder, **changes):
+def config(corpus, directory, **changes):
     return PretrainConfig.from_flags(
         measure_energy=False,
         input_files=("train.txt",),
         data_dir=str(corpus),
-        output_dir=str(folder),
+        output_dir=str(directory),
         dev_files=("dev.txt",),
         **OPTIONS,
     ).replace(**changes)
 
 
-def read_weights(folder):
-    return (folder / "preset" / "model.safetensors").read_bytes()
+def read_weights(directory):
+    return (directory / "preset" / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
 def finished_run(corpus, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    with open(folder.with_suffix(".out"), "w") as out, contextlib.redirect_stdout(out):
-        pretrain_command.main(config(corpus, folder))
-    return folder, json.loads((folder / "results.json").read_text())
+    directory = tmp_path_factory.mktemp("runs") / "whole"
+    with open(directory.with_suffix(".out"), "w") as out, contextlib.redirect_stdout(out):
+        pretrain_command.main(config(corpus, directory))
+    return directory, json.loads((directory / "results.json").read_text())
 
 
 @pytest.mark.on_each_backend
 def test_pretrain_writes_a_preset(finished_run):
-    folder, results = finished_run
+    directory, results = finished_run
     assert [record["step"] for record in results["log"]] == [3, 6, 7, 10]
     assert results["log"][-1]["loss"] < results["log"][0]["loss"]
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in directory.iterdir()}
     assert [name for name in names if not is_own(name, "pretrain")] == []
     assert {"vocab.txt", "records_16", "records_24", "dev_records_16", "curves.png"} < names
-    lines = (folder / "log.jsonl").read_text().splitlines()
+    lines = (directory / "log.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == results["log"]
-    assert len(list((folder / "checkpoints").iterdir())) == 2
+    assert len(list((directory / "checkpoints").iterdir())) == 2
     with pytest.warns(CheckpointWarning, match="unused weights: heads.next_sentence"):
-        masked_lm = MaskedLM.from_preset(folder / "preset")
+        masked_lm = MaskedLM.from_preset(directory / "preset")
     assert len(masked_lm.fill("the [MASK] sat", top_k=3)) == 3
     with pytest.warns(CheckpointWarning):
-        TextClassifier.from_preset(folder / "preset", num_classes=2)
+        TextClassifier.from_preset(directory / "preset", num_classes=2)
 
 
 @pytest.mark.on_each_backend
@@ -176,8 +176,8 @@ def test_unigrams_count_original_tokens(corpus, tmp_path):
 
 @pytest.mark.on_each_backend
 def test_output_has_a_line_per_interval_and_a_report(finished_run):
-    folder, results = finished_run
-    output = folder.with_suffix(".out").read_text()
+    directory, results = finished_run
+    output = directory.with_suffix(".out").read_text()
     assert "\r" not in output
     lines = [line for line in output.splitlines() if line.startswith("step ")]
     assert [line.partition("/")[0] for line in lines] == [
@@ -196,7 +196,7 @@ def test_output_has_a_line_per_interval_and_a_report(finished_run):
     table = {line[:15].rstrip(): line.split() for line in output.splitlines()}
     assert table["validation text"][3] == f"{100 * results['last']['val_masked_accuracy']:.2f}"
     assert table["unigram model"][2] == f"{100 * results['last']['unigram_accuracy']:.2f}"
-    assert f"preset   {folder / 'preset'}" in output
+    assert f"preset   {directory / 'preset'}" in output
 
 
 @pytest.mark.backend_independent
@@ -686,12 +686,12 @@ KOREAN = "\n\n".join(["서울은 한국의 수도이다 .\n부산은 항구 도�
 @pytest.mark.backend_independent
 def test_vocabulary_of_different_text_raises(corpus, tmp_path):
     (tmp_path / "ko.txt").write_text(KOREAN)
-    folder = tmp_path / "run"
-    korean = config(corpus, folder).replace(input_files=(str(tmp_path / "ko.txt"),))
+    directory = tmp_path / "run"
+    korean = config(corpus, directory).replace(input_files=(str(tmp_path / "ko.txt"),))
     tokenizer = TextSource.from_config(korean).vocabulary()
-    assert tokenizer == folder / "tokenizer"
+    assert tokenizer == directory / "tokenizer"
     assert TextSource.from_config(korean).vocabulary() == tokenizer
-    english = config(corpus, folder)
+    english = config(corpus, directory)
     with pytest.raises(
         ValueError, match=rf"{tokenizer} was created from different inputs \(input_files"
     ):

@@ -9,7 +9,7 @@ from keras_bert import Backbone, TextClassifier
 from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import make_tokenizer
-from training.engine.output_folder import is_own, lock_output_dir
+from training.engine.output_directory import is_own, lock_output_dir
 from training.quickstart import QuickstartConfig, main, quickstart
 from training.readers.emoji import split_emoji
 

@@ -17,7 +17,7 @@ from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
-from training.engine.output_folder import SettingsMismatchError, is_own, reads_pairs  # noqa: E402
+from training.engine.output_directory import SettingsMismatchError, is_own, reads_pairs  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
     combine_rankings,
@@ -146,19 +146,19 @@ def documents_by_query(run):
 
 @pytest.fixture
 def cranfield(tmp_path):
-    folder = tmp_path / "cranfield"
-    folder.mkdir()
+    directory = tmp_path / "cranfield"
+    directory.mkdir()
     documents = [
         f".I {n + 1}\n.T\na {word} .\n.A\nx\n.W\na {word} .\n{word}\n"
         for n, word in enumerate(WORDS)
     ]
-    (folder / "cran.all.1400").write_text("".join(documents))
+    (directory / "cran.all.1400").write_text("".join(documents))
     queries = [f".I {7 * n + 1:03}\n.W\na\n{word} .\n" for n, word in enumerate(WORDS)]
-    (folder / "cran.qry").write_text("".join(queries))
-    (folder / "cranqrel").write_text(
+    (directory / "cran.qry").write_text("".join(queries))
+    (directory / "cranqrel").write_text(
         "".join(f"{n} {n} 1 \n{n} {n % 6 + 1} -1\n" for n in range(1, 7))
     )
-    return folder
+    return directory
 
 
 @pytest.mark.backend_independent
@@ -175,30 +175,34 @@ def test_cranfield_collection_is_read(cranfield):
 DOCUMENTS = {"d1": ("A wing", "flow\there"), "d2": ("", "heat"), "d3": ("Jet", "")}
 
 
-def write_beir(folder):
+def write_beir(directory):
     rows = [{"_id": id, "title": title, "text": text} for id, (title, text) in DOCUMENTS.items()]
-    (folder / "qrels").mkdir()
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\n")
+    (directory / "qrels").mkdir()
+    (directory / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (directory / "queries.jsonl").write_text(
+        '{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}'
+    )
+    (directory / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\n"
+    )
 
 
-def write_ms_marco(folder):
+def write_ms_marco(directory):
     rows = [f"{id}\t{title} {' '.join(text.split())}\n" for id, (title, text) in DOCUMENTS.items()]
-    (folder / "collection.tsv").write_text("".join(rows))
-    (folder / "queries.tsv").write_text("q1\ta\nq2\tb\n")
-    (folder / "qrels.tsv").write_text("q1\t0\td1\t2\nq1\t0\td2\t0\n")
+    (directory / "collection.tsv").write_text("".join(rows))
+    (directory / "queries.tsv").write_text("q1\ta\nq2\tb\n")
+    (directory / "qrels.tsv").write_text("q1\t0\td1\t2\nq1\t0\td2\t0\n")
 
 
-def write_tables(folder):
+def write_tables(directory):
     """Writes tables with a header, and qrels as JSON Lines."""
     rows = [
         f"{id}\tx\t{' '.join(text.split())}\t{title}\n" for id, (title, text) in DOCUMENTS.items()
     ]
-    (folder / "docs.tsv").write_text("docid\turl\ttext\ttitle\n" + "".join(rows))
-    (folder / "topics.csv").write_text("id,text\nq1,a\nq2,b\n")
+    (directory / "docs.tsv").write_text("docid\turl\ttext\ttitle\n" + "".join(rows))
+    (directory / "topics.csv").write_text("id,text\nq1,a\nq2,b\n")
     grades = [{"query-id": "q1", "corpus-id": id, "score": n} for id, n in (("d1", 2), ("d2", 0))]
-    (folder / "qrels.jsonl").write_text("\n".join(map(json.dumps, grades)))
+    (directory / "qrels.jsonl").write_text("\n".join(map(json.dumps, grades)))
     return {"documents": "docs.tsv", "queries": "topics.csv", "qrels": "qrels.jsonl"}
 
 
@@ -273,28 +277,30 @@ def test_ranking_recipe_runs(loss, cranfield, tmp_path, capsys):
         output_dir=str(tmp_path / "run"),
     )
     run_program(config.replace(data_dir=str(cranfield)))
-    folder = tmp_path / "run"
-    before = (folder / "model.keras").stat().st_mtime_ns
+    directory = tmp_path / "run"
+    before = (directory / "model.keras").stat().st_mtime_ns
     run_program(config.replace(data_dir=str(cranfield)))
-    assert (folder / "model.keras").stat().st_mtime_ns == before
+    assert (directory / "model.keras").stat().st_mtime_ns == before
     with pytest.raises(SettingsMismatchError, match="a finished run with different settings"):
         run_program(config.replace(data_dir=str(cranfield), bm25_weight=0.25))
-    assert all(is_own(path.name, "finetune") for path in folder.iterdir())
-    assert reads_pairs([folder / "model.keras"]) == (loss == "pointwise")
-    results = json.loads((folder / "scores.json").read_text())
+    assert all(is_own(path.name, "finetune") for path in directory.iterdir())
+    assert reads_pairs([directory / "model.keras"]) == (loss == "pointwise")
+    results = json.loads((directory / "scores.json").read_text())
     output = capsys.readouterr().out
     assert output.count("\nmodel     ") == 2
     assert re.search(r"^bm25 +100.00 +100.00 +100.00$", output, re.M)
-    assert f"model     {folder / 'model.keras'}\n" in output
+    assert f"model     {directory / 'model.keras'}\n" in output
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
-    runs = [documents_by_query(folder / f"{name}.run") for name in ("bm25", "reranked", "combined")]
+    runs = [
+        documents_by_query(directory / f"{name}.run") for name in ("bm25", "reranked", "combined")
+    ]
     # The printed scores match the scores of the files.
-    held_out = read_qrels(folder / "held_out.qrels")
+    held_out = read_qrels(directory / "held_out.qrels")
     assert [ranking_scores(run, held_out) for run in runs] == list(results.values())
     assert [list(run) for run in runs] == [["3", "6"]] * 3
     documents = [{query: sorted(ranked) for query, ranked in run.items()} for run in runs]
     assert documents[1] == documents[2] == documents[0]
-    model = keras.saving.load_model(folder / "model.keras")
+    model = keras.saving.load_model(directory / "model.keras")
     assert model.config.vocabulary_size == len(TOKENS)
     initial = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
     # A few steps change the preset's weights only a little. Random weights differ more.

@@ -100,7 +100,7 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("read_flags")
     for name, content in FILES.items():
         (path / name).parent.mkdir(exist_ok=True, parents=True)
@@ -128,9 +128,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def read_flags(monkeypatch, folder):
+def read_flags(monkeypatch, directory):
     """The names of the flags that a run reads, except to validate or write them."""
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(directory)
     names = set()
 
     def record_and_get(config, name):

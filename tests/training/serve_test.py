@@ -60,13 +60,13 @@ def start_server(model, *flags):
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
     """A server that serves an export on TensorFlow, and a `.keras` file on other backends."""
-    folder = tmp_path_factory.mktemp("models")
+    directory = tmp_path_factory.mktemp("models")
     if IS_TENSORFLOW:
-        classifier.export(folder / "7", warm_up=False)
+        classifier.export(directory / "7", warm_up=False)
     else:
-        classifier.save(folder / "model.keras")
+        classifier.save(directory / "model.keras")
     with start_server(
-        folder / ("7" if IS_TENSORFLOW else "model.keras"), "--max_rows=100"
+        directory / ("7" if IS_TENSORFLOW else "model.keras"), "--max_rows=100"
     ) as running_server:
         yield running_server
 

@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
+    directory = tmp_path_factory.mktemp("corpus")
     lines = small_tokenizers.texts()
     for name, part in (("a.txt", lines[:300]), ("b.txt", lines[300:])):
-        (folder / name).write_text("\n".join(part) + "\n", encoding="utf-8")
-    return folder
+        (directory / name).write_text("\n".join(part) + "\n", encoding="utf-8")
+    return directory
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,14 @@ def test_caseless_text_is_not_lowercased(kind, lines, tmp_path, caplog):
     characters = {character for line in lines for character in line if character.isalpha()}
     trained = {}
     for lowercase in (None, True):
-        folder = tmp_path / f"{lowercase}"
+        directory = tmp_path / f"{lowercase}"
         with caplog.at_level("INFO", logger="absl"):
             train_tokenizer(
-                TokenizerConfig((str(tmp_path / "corpus.txt"),), str(folder), kind, 300, lowercase)
+                TokenizerConfig(
+                    (str(tmp_path / "corpus.txt"),), str(directory), kind, 300, lowercase
+                )
             )
-        trained[lowercase] = tokenizer_from_config(read_tokenizer(folder))
+        trained[lowercase] = tokenizer_from_config(read_tokenizer(directory))
     assert trained[None].lowercase is False
     assert trained[True].lowercase is True
     assert characters <= set("".join(trained[None].vocabulary))

@@ -245,8 +245,8 @@ def run(config: BenchmarkConfig) -> list[Row]:
     """
     with contextlib.ExitStack() as stack:
         if config.what in ("serve", "tokenize") and not config.texts:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            path = Path(folder, "texts.txt")
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            path = Path(directory, "texts.txt")
             path.write_text("\n".join(standard_library_sentences(MAX_TEXTS)), "utf-8")
             config = dataclasses.replace(config, texts=str(path))
         subjects = [stack.enter_context(subject) for subject in make_subjects(config)]

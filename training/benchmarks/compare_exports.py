@@ -364,14 +364,14 @@ def _is_calibrated(name: str) -> bool:
     return dtype == "int8" and FORMATS[format].is_calibrated
 
 
-def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Path:
+def _export(task: Any, name: str, rows: _Texts | _Questions, directory: Path) -> Path:
     """Writes an export in `format:precision` and returns its path."""
     format, _, dtype = name.partition(":")
     dtype = "float32" if name == "openvino:bfloat16" else dtype
-    folder /= f"{format}_{dtype}"
-    path = folder / f"1{FORMATS[format].suffixes[0]}"
+    directory /= f"{format}_{dtype}"
+    path = directory / f"1{FORMATS[format].suffixes[0]}"
     logging.info("exporting %s", path)
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {}
     if format == "tf_saved_model":
         options = {"warm_up": False, "pair": rows.pair}

@@ -35,8 +35,8 @@ WARM_UP_REQUESTS = 32
 
 def keras_bert_requests(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that sends a number of requests to keras_bert's export."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = tf.saved_model.load(_export(workload, folder))
+    with tempfile.TemporaryDirectory() as directory:
+        model = tf.saved_model.load(_export(workload, directory))
     serve = model.signatures["serving_default"]
     return _tensor_requests(workload, lambda texts: serve(text=texts)["probabilities"], model)
 
@@ -48,8 +48,8 @@ def serve_requests(workload: Workload) -> Callable[[int], Round]:
     from ..serving.batching import Batcher
     from ..serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE, saved_model_signatures
 
-    with tempfile.TemporaryDirectory() as folder:
-        signatures = saved_model_signatures(ServedModel(_export(workload, folder)))
+    with tempfile.TemporaryDirectory() as directory:
+        signatures = saved_model_signatures(ServedModel(_export(workload, directory)))
     batcher = Batcher(
         lambda name, rows: signatures[name].answer(rows),
         threads=os.cpu_count() or 1,
@@ -63,7 +63,7 @@ def serve_requests(workload: Workload) -> Callable[[int], Round]:
     return _requests(workload, answer)
 
 
-def _export(workload: Workload, folder: str) -> str:
+def _export(workload: Workload, directory: str) -> str:
     """Exports a classifier with the workload's architecture, and returns the version directory."""
     from keras_bert.data import TextClassifierPreprocessor
     from keras_bert.models import Backbone
@@ -78,8 +78,8 @@ def _export(workload: Workload, folder: str) -> str:
     )
     texts = list(itertools.chain(*workload.requests()))[:_CALIBRATION_TEXTS]
     calibration = texts if workload.precision == "int8" else None
-    task.export(f"{folder}/1", dtype=workload.precision, calibration=calibration)
-    return f"{folder}/1"
+    task.export(f"{directory}/1", dtype=workload.precision, calibration=calibration)
+    return f"{directory}/1"
 
 
 def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
@@ -87,9 +87,9 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
     import keras_hub
 
     config = workload.architecture
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         # In graphs, the vocabulary must be a file.
-        words = Path(folder, "vocab.txt")
+        words = Path(directory, "vocab.txt")
         words.write_text("\n".join(workload.words()) + "\n", "utf-8")
         tokenizer = keras_hub.models.BertTokenizer(str(words), lowercase=True)
         preprocessor = keras_hub_class(config, "TextClassifierPreprocessor")(
@@ -110,8 +110,8 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
         archive.add_endpoint(
             "serve", probabilities, input_signature=[tf.TensorSpec([None], tf.string)]
         )
-        archive.write_out(f"{folder}/1", verbose=False)
-        model = tf.saved_model.load(f"{folder}/1")
+        archive.write_out(f"{directory}/1", verbose=False)
+        model = tf.saved_model.load(f"{directory}/1")
     return _tensor_requests(workload, model.serve, model)
 
 

@@ -44,8 +44,8 @@ class Server(Subject):
         return self._run(self.load or Load(), self._seconds)
 
     def _run(self, load: Load, seconds: int) -> Round:
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder, "requests.csv")
+        with tempfile.TemporaryDirectory() as directory:
+            log = Path(directory, "requests.csv")
             finished = subprocess.run(
                 [
                     *(sys.executable, "-m", "locust", f"--locustfile={LOCUSTFILE}"),

@@ -241,8 +241,8 @@ def standard_library_sentences(count: int) -> list[str]:
 def _standard_library_sentences() -> Iterator[str]:
     for package in ("asyncio", "email", "http", "json", "logging", "unittest"):
         spec = importlib.util.find_spec(package)
-        for folder in (spec and spec.submodule_search_locations) or ():
-            for path in sorted(Path(folder).rglob("*.py")):
+        for directory in (spec and spec.submodule_search_locations) or ():
+            for path in sorted(Path(directory).rglob("*.py")):
                 for node in ast.walk(ast.parse(path.read_bytes())):
                     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                         for paragraph in (ast.get_docstring(node) or "").split("\n\n"):

@@ -15,9 +15,9 @@ COMMANDS = {
     "Reproduce": ("finetune-glue", "feature-tagging", "ablation"),
 }
 # Subpackages of the groups whose modules are not at the top level
-_FOLDERS = {"Measure": "benchmarks.", "Reproduce": "paper."}
+_DIRECTORIES = {"Measure": "benchmarks.", "Reproduce": "paper."}
 _MODULES = {
-    name: _FOLDERS.get(group, "") + name.replace("-", "_")
+    name: _DIRECTORIES.get(group, "") + name.replace("-", "_")
     for group, names in COMMANDS.items()
     for name in names
 }

@@ -16,7 +16,7 @@ from keras_bert import atomic
 from ..costs.energy import Energy, Meter
 from . import hosts
 from .job import DevScores, Job
-from .output_folder import NotFiniteError
+from .output_directory import NotFiniteError
 from .seed_runs import SeedRun
 
 _EVALUATION_STATE = (
@@ -99,7 +99,7 @@ class DevEvaluation(keras.callbacks.Callback):
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1
             if hosts.is_main_process():
-                self.job.keep(self.seed_run.folder)
+                self.job.keep(self.seed_run.directory)
             save_model(task, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
             logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)

@@ -31,12 +31,12 @@ from ..plots.curves import curves_figure
 from ..plots.style import save
 from ..readers import data_inspection
 from ..scores import baselines
-from . import devices, hosts, output_folder, precision, run_presets
+from . import devices, hosts, output_directory, precision, run_presets
 from .dev_evaluation import DevEvaluation
 from .finetuning_config import FineTuningConfig, LabeledFilesConfig
 from .job import Job, Training
 from .options import HOST_OPTIONS
-from .output_folder import NotFiniteError
+from .output_directory import NotFiniteError
 from .progress import Progress, TimeLeft, in_percent
 from .run_report import timed
 from .run_results import Run, encoder_sizes, summary, total_cost
@@ -129,10 +129,10 @@ def bilstm(
     return bidirectional_lstm(units, num_layers, return_sequences=return_sequences)
 
 
-def _exported_model(folder: Path) -> str | None:
+def _exported_model(directory: Path) -> str | None:
     """Returns the SHA-256 of the model that an earlier run exported, or `None` if unknown."""
     try:
-        content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        content = json.loads((directory / "results.json").read_text(encoding="utf-8"))
         return str(content["exported_model"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -177,8 +177,8 @@ def run(
     """
     check_hosts(config)
     job = job_class(config, data, run_presets.resolve(config.preset))
-    folder = Path(config.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    directory = Path(config.output_dir)
+    directory.mkdir(parents=True, exist_ok=True)
     baseline_scores = job.baselines() if hosts.is_main_process() else {}
     baselines.show(baseline_scores)
     try:
@@ -186,7 +186,7 @@ def run(
     except NotFiniteError as error:
         results = {"config": job.config.to_dict(), "backend": keras.backend.backend()}
         results |= {"runs": [], "diverged": [str(error)]}
-        _write_results(results, folder)
+        _write_results(results, directory)
         raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
     results = {
@@ -210,32 +210,32 @@ def run(
         "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
     }
     # An earlier run of the same command, perhaps with different seeds, may have exported its model.
-    if (exported := _exported_model(folder)) is not None:
+    if (exported := _exported_model(directory)) is not None:
         results["exported_model"] = exported
-    _write_results(results, folder)
+    _write_results(results, directory)
     hosts.barrier()  # Wait until the main process has written the models.
     load = functools.cache(functools.partial(job.load, best.model_path))
-    with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
+    with timed(results["seconds"], "answers"), hosts.working_directory(directory) as target:
         reported = job.report(load, Path(best.model_path).parent, target)
     if "test" in reported:
         results["kept"]["scores"] = {**best.best, "test": reported.pop("test")}
     results |= reported
     if config.export and hosts.is_main_process() and can_export():
-        target = folder / "export" / "1"
+        target = directory / "export" / "1"
         # Do not replace an up-to-date export, because a server may watch the directory.
         with timed(results["seconds"], "export"):
-            content = output_folder.file_sha256(best.model_path)
+            content = output_directory.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
                 job.export(load(), target)
             results["exported_model"] = content
     results["cost"] = total_cost(runs, results["seconds"], config)
-    _write_results(results, folder)
+    _write_results(results, directory)
     return results
 
 
-def _write_results(results: dict[str, Any], folder: Path) -> None:
+def _write_results(results: dict[str, Any], directory: Path) -> None:
     if hosts.is_main_process():
-        atomic.write_json(folder / "results.json", results)
+        atomic.write_json(directory / "results.json", results)
 
 
 def check_hosts(config: FineTuningConfig) -> None:
@@ -279,7 +279,7 @@ def train(
         with scope():
             training = job.build(seed_run.seed)
         model, evaluation = training.model, DevEvaluation(job, seed_run, meter)
-        output_folder.check_room(seed_run.folder, _model_bytes(model))
+        output_directory.check_room(seed_run.directory, _model_bytes(model))
         records = fit(model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
     logging.info(
         "seed %d: %.1f%% of the training time was spent waiting for data",
@@ -329,7 +329,7 @@ def fit(
     )
     callbacks.append(progress)
     if config.tensorboard and hosts.is_main_process():
-        callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
+        callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.directory / "tensorboard")))
     return seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
 
 
@@ -340,10 +340,10 @@ def _model_bytes(model: keras.Model) -> int:
 
 
 def divergence_error(
-    seed: int, error: NotFiniteError, folder: Path | None = None
+    seed: int, error: NotFiniteError, directory: Path | None = None
 ) -> NotFiniteError:
     """Returns the error for a seed whose training diverged."""
-    path = None if folder is None else folder / "model.keras"
+    path = None if directory is None else directory / "model.keras"
     is_kept = path is not None and path.is_file()
     note = f"{path} is from an earlier epoch" if is_kept else "No model was saved"
     return NotFiniteError(
@@ -367,14 +367,14 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     messages: list[str] = []
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
-    preset = output_folder.hash_directory(job.preset).hex()
+    preset = output_directory.hash_directory(job.preset).hex()
     hosts.check_all_equal("the data", {"fingerprint": fingerprint, "preset": preset})
     scope = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
     time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), scope)
     for index, seed in enumerate(range(config.seed, config.seed + config.num_seeds)):
         time_left.skip_to(index * config.epochs)
-        folder = Path(config.output_dir) / f"seed_{seed}"
-        seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
+        directory = Path(config.output_dir) / f"seed_{seed}"
+        seed_run = SeedRun(directory, seed, fingerprint, config.checkpoint_seconds, preset)
         values = hosts.from_main_process(seed_run.load_result)
         if values is not None:
             runs.append(Run(**{**values, "model_path": os.fspath(seed_run.model_path)}))
@@ -384,7 +384,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         try:
             run = train(job, seed_run, meter, time_left)
         except NotFiniteError as error:
-            messages.append(str(divergence_error(seed, error, folder)))
+            messages.append(str(divergence_error(seed, error, directory)))
             if config.num_seeds > 1:  # Otherwise, the command stops with this error.
                 logging.error("%s", messages[-1])
             continue
@@ -394,7 +394,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         runs.append(run)
         if not hosts.is_main_process():
             continue
-        path = folder / "curves.png"
+        path = directory / "curves.png"
         try:
             title = f"{job.title}, seed {seed}"
             figure = curves_figure(

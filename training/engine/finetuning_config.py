@@ -107,8 +107,8 @@ class FineTuningConfig(CommandConfig):
         super().__post_init__()
         names = (getattr(self, "train_file", ""), getattr(self, "task", ""), self.data_dir)
         if not self.output_dir and (name := next(filter(None, names), "")):
-            folder = f"runs/{Path(name).resolve().name.strip('.').partition('.')[0] or 'run'}"
-            object.__setattr__(self, "output_dir", folder)
+            directory = f"runs/{Path(name).resolve().name.strip('.').partition('.')[0] or 'run'}"
+            object.__setattr__(self, "output_dir", directory)
         if self.batch_size % self.accumulation:
             raise ValueError(
                 f"--accumulation must be a divisor of --batch_size, {self.batch_size}. Received: "

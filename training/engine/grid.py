@@ -18,7 +18,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.progress import bar
 
-from . import child_commands, interrupts, output_folder
+from . import child_commands, interrupts, output_directory
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
@@ -29,13 +29,13 @@ class Cell:
     """A run of one command. Its result is the content of `results.json`.
 
     Args:
-        folder: The command's `--output_dir`.
+        directory: The command's `--output_dir`.
         command: The name of the command's module in a checkout, followed by its other flags.
         preset: The checkpoint to start from. If it is a directory, the run is only reused for the
             same files.
     """
 
-    folder: Path
+    directory: Path
     command: Sequence[str]
     preset: str = ""
 
@@ -49,8 +49,8 @@ class Cell:
             SettingsMismatchError: If the directory contains a run with different settings.
             subprocess.CalledProcessError: If the command fails.
         """
-        folder, results, record = self.folder, self.folder / "results.json", self.record()
-        file = folder / "command.json"
+        directory, results, record = self.directory, self.directory / "results.json", self.record()
+        file = directory / "command.json"
         previous_record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         before = previous_record.get("command", ["unrecorded settings"])
         adds_seeds = (
@@ -60,18 +60,18 @@ class Cell:
         )
         if (previous_record or results.exists()) and not (previous_record == record or adds_seeds):
             others = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
-            raise output_folder.SettingsMismatchError(
-                f"{folder} contains a run with different settings ({' '.join(others)}). Choose "
+            raise output_directory.SettingsMismatchError(
+                f"{directory} contains a run with different settings ({' '.join(others)}). Choose "
                 "another --output_dir, or remove that directory"
             )
         process = None
         if adds_seeds or not results.exists():
-            module, *flags = *self.command, f"--output_dir={folder}"
+            module, *flags = *self.command, f"--output_dir={directory}"
             name = module.removeprefix("training.")
             logging.info(
-                "%s: %s %s", folder.name, child_commands.command_name(name), shlex.join(flags)
+                "%s: %s %s", directory.name, child_commands.command_name(name), shlex.join(flags)
             )
-            folder.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True)
             # Remove the results for fewer seeds before the record changes.
             results.unlink(missing_ok=True)
             atomic.write_json(file, record)
@@ -81,15 +81,15 @@ class Cell:
         if results.exists():
             values = json.loads(results.read_text(encoding="utf-8"))
         if values.get("diverged") and not values["runs"]:
-            raise output_folder.NotFiniteError(f"{folder}: {'; '.join(values['diverged'])}")
+            raise output_directory.NotFiniteError(f"{directory}: {'; '.join(values['diverged'])}")
         if process is not None:
             process.check_returncode()
         return values
 
     def record(self) -> dict[str, Any]:
         """Returns the settings that identify the run. They are written next to its results."""
-        content = output_folder.hash_directory(self.preset) if self.preset else b""
-        fingerprint = output_folder.fingerprint({"command": list(self.command)}, content)
+        content = output_directory.hash_directory(self.preset) if self.preset else b""
+        fingerprint = output_directory.fingerprint({"command": list(self.command)}, content)
         return {"command": list(self.command), "fingerprint": fingerprint}
 
 
@@ -131,7 +131,7 @@ def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
         for key, run in cells.items():
             try:
                 results[key] = run()
-            except output_folder.NotFiniteError as error:
+            except output_directory.NotFiniteError as error:
                 logging.error("%s. It is omitted from the table", error)
             progress.update()
     return results

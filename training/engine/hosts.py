@@ -108,13 +108,13 @@ def seconds_to_write() -> int:
 
 
 @contextlib.contextmanager
-def working_folder(folder: Path) -> Iterator[Path]:
-    """Yields `folder` in the main process, and a temporary directory in the other processes.
+def working_directory(directory: Path) -> Iterator[Path]:
+    """Yields `directory` in the main process, and a temporary directory in the other processes.
 
     All processes can then run code that uses all devices and writes files, such as predictions.
     """
     if is_main_process():
-        yield folder
+        yield directory
         return
     with tempfile.TemporaryDirectory(prefix="keras_bert_") as temporary:
         yield Path(temporary)
@@ -186,8 +186,8 @@ def _wait_for(key: str, seconds: float) -> str:
 class _Exchanges:
     """Exchanges values. All processes must make the same exchanges in the same order."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
         self._numbers = itertools.count()
 
     def gather(self, value: Any, seconds: float) -> list[Any]:
@@ -196,15 +196,15 @@ class _Exchanges:
             return [value]
         value = json.loads(json.dumps(value))  # The other processes receive this form.
         number = next(self._numbers)
-        folder, client = f"{self._folder}/{number}", _processes.client
+        directory, client = f"{self._directory}/{number}", _processes.client
         if not is_main_process():
-            client.key_value_set(f"{folder}/{index()}", json.dumps(value))
-            return json.loads(_wait_for(f"{folder}/all", seconds))
-        others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
+            client.key_value_set(f"{directory}/{index()}", json.dumps(value))
+            return json.loads(_wait_for(f"{directory}/all", seconds))
+        others = (_wait_for(f"{directory}/{other}", seconds) for other in range(1, count()))
         values = [value, *map(json.loads, others)]
-        client.key_value_set(f"{folder}/all", json.dumps(values))
+        client.key_value_set(f"{directory}/all", json.dumps(values))
         if number:  # All processes in this exchange have read the previous one.
-            client.key_value_delete(f"{self._folder}/{number - 1}/")
+            client.key_value_delete(f"{self._directory}/{number - 1}/")
         return values
 
 

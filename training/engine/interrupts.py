@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from . import output_folder
+from . import output_directory
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -100,9 +100,9 @@ def _is_answered() -> bool:
 def _end_after_interrupt(read: int) -> None:
     while os.read(read, 1) != bytes([signal.SIGINT]) or _is_answered():
         pass
-    folders = output_folder.locked_folders()
+    directories = output_directory.locked_directories()
     time.sleep(_SECONDS_TO_END)
-    end(output_folder.resume_note(folders[0]) if folders else NOTHING)
+    end(output_directory.resume_note(directories[0]) if directories else NOTHING)
 
 
 def end(note: str) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .finetuning_config import LabeledFilesConfig, fill_defaults
-from .output_folder import NotFiniteError
+from .output_directory import NotFiniteError
 
 if TYPE_CHECKING:
     import keras
@@ -195,7 +195,7 @@ class Job:
 
         return classifier_scores.selection_score(scores)
 
-    def keep(self, folder: Path) -> None:
+    def keep(self, directory: Path) -> None:
         """Writes further files for the best epoch so far next to its model."""
 
     def load(self, path: str) -> Any:
@@ -204,13 +204,13 @@ class Job:
 
         return load_model(path)
 
-    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+    def report(self, load: Callable[[], Any], best: Path, directory: Path) -> dict[str, Any]:
         """Writes the predictions of the best model.
 
         Args:
             load: Returns the best model.
             best: The directory of the seed with the best model.
-            folder: The output directory.
+            directory: The output directory.
 
         Returns:
             Entries to add to `results.json`. `test` contains the scores on a labeled test set, and
@@ -219,9 +219,9 @@ class Job:
         """
         return {}
 
-    def export(self, model: Any, folder: Path) -> None:
+    def export(self, model: Any, directory: Path) -> None:
         """Writes a SavedModel."""
-        model.export(folder, overwrite=True)
+        model.export(directory, overwrite=True)
 
     # === Used by `evaluate` and `insight` ===
 

@@ -24,25 +24,25 @@ FILE = "precision.json"
 _LEAST_SPEEDUP = 1.5
 
 
-def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
+def resolve(name: str, directory: str | os.PathLike[str] | None = None) -> str:
     """Returns a Keras dtype policy's name.
 
     Args:
         name: The policy, or `auto`. `auto` chooses `mixed_bfloat16` on an accelerator and on CPUs
             where bfloat16 matmuls are measured to be faster, and `float32` otherwise.
-        folder: The run's directory. The choice is stored there, so that a resumed run keeps its
+        directory: The run's directory. The choice is stored there, so that a resumed run keeps its
             policy even if a second measurement, or another machine, would give a different result.
     """
     if name != AUTO:
         return name
-    if folder is None:
+    if directory is None:
         return _fastest()
-    path = Path(folder) / FILE
+    path = Path(directory) / FILE
     if path.is_file():
         policy: str = json.loads(path.read_text(encoding="utf-8"))[AUTO]
         return policy
     policy = _fastest()
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    Path(directory).mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, {AUTO: policy})
     return policy
 

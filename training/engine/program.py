@@ -27,7 +27,7 @@ from keras_bert import checks, migration_hints, minilm
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_commands, config_flags, interrupts, output_folder, run_presets, run_report
+from . import child_commands, config_flags, interrupts, output_directory, run_presets, run_report
 from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
@@ -333,7 +333,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
     """Reads and validates the run's files, trains, and prints the report."""
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
-        output_folder.check_same_settings(Path(config.output_dir), config.settings())
+        output_directory.check_same_settings(Path(config.output_dir), config.settings())
         check_preset(config.preset)
         start = time.perf_counter()
         data = job_class.read(config)
@@ -429,11 +429,11 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 
 @contextlib.contextmanager
 def locked_by_main_process(config: Any, command: str) -> Iterator[None]:
-    """Locks the run's directory in the main process, see `output_folder.lock_output_dir`."""
+    """Locks the run's directory in the main process, see `output_directory.lock_output_dir`."""
     from . import hosts
 
     if not hosts.is_main_process():
         yield
         return
-    with output_folder.lock_output_dir(config.output_dir, config.settings(), command=command):
+    with output_directory.lock_output_dir(config.output_dir, config.settings(), command=command):
         yield

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from keras_bert.atomic import atomic_path, make_directory, remove_abandoned
 
 from . import connection, hosts, sharded_tensors, whole_tensors
-from .output_folder import (
+from .output_directory import (
     NotFiniteError,
     SettingsMismatchError,
     read_checked,
@@ -66,12 +66,12 @@ class RunState:
     seconds: float
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def check_same_run(self, other: RunState, folder: Path) -> None:
+    def check_same_run(self, other: RunState, directory: Path) -> None:
         """Raises a SettingsMismatchError if `other` has a different backend or fingerprint."""
         for name in ("backend", "fingerprint"):
             if getattr(other, name) != getattr(self, name):
                 raise SettingsMismatchError(
-                    f"{folder} contains a run with "
+                    f"{directory} contains a run with "
                     + (
                         f"the {other.backend} backend"
                         if name == "backend"
@@ -94,8 +94,8 @@ class RunCheckpoints:
     When a `with` block exits, the object waits until the last checkpoint is written.
     """
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, keep: int = 2) -> None:
+        self.directory = directory
         self.keep = keep
         self._writing: _Background | None = None
 
@@ -179,10 +179,10 @@ class RunCheckpoints:
                     error = failure
             _agree_on(error, hosts.gather)
             # Hosts may mount the directory at different paths.
-            folder = self.folder / hosts.from_main_process(
-                lambda: Path(os.path.relpath(temporary, self.folder)).as_posix()
+            directory = self.directory / hosts.from_main_process(
+                lambda: Path(os.path.relpath(temporary, self.directory)).as_posix()
             )
-            finish_tensors = sharded_tensors.begin(folder, variables)
+            finish_tensors = sharded_tensors.begin(directory, variables)
             remaining = stack.pop_all()
 
         def finish() -> None:
@@ -203,8 +203,8 @@ class RunCheckpoints:
     @contextlib.contextmanager
     def _new_checkpoint(self, variables: Mapping[str, Any], state: RunState) -> Iterator[Path]:
         """Yields a new checkpoint's temporary directory, and renames it at the end."""
-        make_directory(self.folder)
-        target = self.folder / f"{_PREFIX}{state.step:09}"
+        make_directory(self.directory)
+        target = self.directory / f"{_PREFIX}{state.step:09}"
         if target.exists():  # It is corrupted, because the run did not resume from it.
             shutil.rmtree(target)
         with (
@@ -245,7 +245,7 @@ class RunCheckpoints:
         self.wait()
         names = hosts.from_main_process(lambda: [path.name for path in self._paths()])
         for name in names:
-            path = self.folder / name
+            path = self.directory / name
             state, tensors, damage = None, whole_tensors, ""
             try:
                 state, tensors = _read(path)
@@ -268,7 +268,7 @@ class RunCheckpoints:
             return state
         if names:
             raise ValueError(
-                f"every checkpoint in {self.folder} is corrupted. Remove the directory to start "
+                f"every checkpoint in {self.directory} is corrupted. Remove the directory to start "
                 "again"
             )
         return None
@@ -277,15 +277,15 @@ class RunCheckpoints:
         """Removes all checkpoints once the run is finished."""
         for path in self._paths():
             shutil.rmtree(path)
-        if self.folder.is_dir():
-            remove_abandoned(self.folder)
+        if self.directory.is_dir():
+            remove_abandoned(self.directory)
             with contextlib.suppress(OSError):  # The directory may contain other files.
-                self.folder.rmdir()
+                self.directory.rmdir()
 
     def _paths(self) -> list[Path]:
         """Returns the paths of the checkpoints, newest first."""
-        folders = self.folder.glob(f"{_PREFIX}[0-9]*") if self.folder.is_dir() else ()
-        return sorted(folders, reverse=True)
+        directories = self.directory.glob(f"{_PREFIX}[0-9]*") if self.directory.is_dir() else ()
+        return sorted(directories, reverse=True)
 
     @contextlib.contextmanager
     def _report_disk_full(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:
@@ -297,9 +297,10 @@ class RunCheckpoints:
                 raise
             paths = self._paths()
             note = f"{paths[0]} is kept" if paths else "There is no earlier checkpoint"
-            free = shutil.disk_usage(self.folder).free
+            free = shutil.disk_usage(self.directory).free
             raise DiskFullError(
-                f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: "
+                f"not enough disk space for the checkpoint of step {state.step} in "
+                f"{self.directory}: "
                 f"it needs {num_bytes(variables.values()):,} bytes, but only {free:,} are free "
                 f"({error.strerror}). {note}. Free some space and run the same command again"
             ) from error
@@ -458,6 +459,6 @@ def _read(path: Path) -> tuple[RunState, Any]:
     return RunState(**values), tensors
 
 
-def _write_state(folder: Path, state: RunState, checksums: str | dict[str, str]) -> None:
+def _write_state(directory: Path, state: RunState, checksums: str | dict[str, str]) -> None:
     values = with_checksum(dataclasses.asdict(state) | {_TENSORS_SUM: checksums})
-    (folder / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")
+    (directory / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")

@@ -61,19 +61,19 @@ def _saved_preset(model: Path) -> str:
         raise ValueError(f"{model} must contain a task. Received: a {type(task).__name__}")
     seed = model.parent
     # The directory has the names of the run and the seed, because messages contain it.
-    folder = Path(tempfile.mkdtemp(dir=_temporary_folder().name), seed.parent.name, seed.name)
-    task.save_to_preset(folder)
-    _models[os.fspath(folder)] = os.fspath(model)
-    return os.fspath(folder)
+    directory = Path(tempfile.mkdtemp(dir=_temporary_directory().name), seed.parent.name, seed.name)
+    task.save_to_preset(directory)
+    _models[os.fspath(directory)] = os.fspath(model)
+    return os.fspath(directory)
 
 
 def with_names(message: str) -> str:
     """Replaces temporary directories in a message with the models that they were saved from."""
-    for folder, model in _models.items():
-        message = message.replace(folder, f"--preset={model}")
+    for directory, model in _models.items():
+        message = message.replace(directory, f"--preset={model}")
     return message
 
 
 @functools.cache
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="keras_bert_")

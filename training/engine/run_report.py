@@ -43,8 +43,8 @@ def report(
     scores = best_run["scores"]
     # Scores on the validation set are too high, because they were used to select the epoch.
     final = {"test": scores["test"]} if "test" in scores else scores
-    folder = Path(config["output_dir"])
-    best = folder / f"seed_{best_run['seed']}"
+    directory = Path(config["output_dir"])
+    best = directory / f"seed_{best_run['seed']}"
     is_only_seed = len(results["runs"]) == 1 and not results.get("diverged")
     seed_text = "" if is_only_seed else f"seed {best_run['seed']}, "
     selected_by = best_run["by"]
@@ -79,9 +79,9 @@ def report(
     files = {
         "model": best / "model.keras",
         "curves": best / "curves.png",
-        "results": folder / "results.json",
-        "answers": folder / "predictions.tsv" if config.get("test_file") else None,
-        "export": folder / "export" / "1" if config.get("export") else None,
+        "results": directory / "results.json",
+        "answers": directory / "predictions.tsv" if config.get("test_file") else None,
+        "export": directory / "export" / "1" if config.get("export") else None,
     }
     present = {name: path for name, path in files.items() if path is not None and path.exists()}
     notes = {"model": " (includes the optimizer's state, to continue training)"}

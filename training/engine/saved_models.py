@@ -107,21 +107,21 @@ def is_export(path: Path) -> bool:
     return (path / "saved_model.pb").is_file()
 
 
-def holds_exports(folder: Path) -> bool:
+def holds_exports(directory: Path) -> bool:
     """Returns whether a directory contains exports, in subdirectories named by version number."""
-    return bool(_versions(folder))
+    return bool(_versions(directory))
 
 
-def _versions(folder: Path) -> list[Path]:
+def _versions(directory: Path) -> list[Path]:
     """Returns a directory's numbered exports in descending order."""
-    names = [path for path in folder.glob("[0-9]*") if path.name.isdecimal() and is_export(path)]
+    names = [path for path in directory.glob("[0-9]*") if path.name.isdecimal() and is_export(path)]
     return sorted(names, key=lambda path: int(path.name), reverse=True)
 
 
 def _near(model: Path, exported: bool) -> Iterator[Path | None]:
     """Yields the models in a directory or in its run."""
-    folders = [folder for folder in (model, *model.parents[:2]) if folder.is_dir()]
-    for folder in folders:
+    directories = [directory for directory in (model, *model.parents[:2]) if directory.is_dir()]
+    for directory in directories:
         if exported:
-            yield from (*_versions(folder), *_versions(folder / "export"))
-        yield from sorted(folder.glob("seed_*/model.keras"))
+            yield from (*_versions(directory), *_versions(directory / "export"))
+        yield from sorted(directory.glob("seed_*/model.keras"))

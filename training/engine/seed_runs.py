@@ -23,7 +23,7 @@ from keras_bert import atomic
 
 from . import hosts, interrupts
 from .options import CommandConfig
-from .output_folder import (
+from .output_directory import (
     SettingsMismatchError,
     check_same_start,
     fingerprint,
@@ -50,7 +50,7 @@ class SeedRun:
     """Runs one seed. Saves checkpoints during training, and a record when it is finished.
 
     Args:
-        folder: The output directory. It is created if it does not exist.
+        directory: The output directory. It is created if it does not exist.
         seed: The seed.
         fingerprint: Hash of everything that affects the result.
         seconds: Approximate training time between two checkpoints. 0 writes one after each batch.
@@ -58,23 +58,23 @@ class SeedRun:
     """
 
     def __init__(
-        self, folder: Path, seed: int, fingerprint: str, seconds: float, preset: str = ""
+        self, directory: Path, seed: int, fingerprint: str, seconds: float, preset: str = ""
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
         self.seed = seed
         self.fingerprint = fingerprint
         self.seconds = seconds
         self.preset = preset
-        self.checkpoints = RunCheckpoints(folder / "checkpoints")
+        self.checkpoints = RunCheckpoints(directory / "checkpoints")
         # Number of batches in the current epoch done before `fit_epoch` was called
         self.first_batch = 0
-        self._record = folder / "run.json"
+        self._record = directory / "run.json"
 
     @property
     def model_path(self) -> Path:
         """The path of the best epoch's model."""
-        return self.folder / "model.keras"
+        return self.directory / "model.keras"
 
     def load_result(self) -> dict[str, Any] | None:
         """Returns the values that `finish` saved for this run, or `None` if it is unfinished.
@@ -90,14 +90,14 @@ class SeedRun:
             record = read_checked(self._record, names)
         except ValueError as error:
             raise ValueError(
-                f"{self._record} is corrupted ({error}). Remove {self.folder} to train again"
+                f"{self._record} is corrupted ({error}). Remove {self.directory} to train again"
             ) from error
         self.check_preset(record["preset"])
         if (record["fingerprint"], record["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
             return record["run"]
         raise SettingsMismatchError(
-            f"{self.folder} contains a finished run with different settings, data or backend. "
+            f"{self.directory} contains a finished run with different settings, data or backend. "
             "Choose another --output_dir, or remove that directory"
         )
 
@@ -107,7 +107,7 @@ class SeedRun:
         Raises:
             SettingsMismatchError: If the files differ.
         """
-        check_same_start(self.folder, "preset", before, self.preset)
+        check_same_start(self.directory, "preset", before, self.preset)
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""
@@ -187,10 +187,10 @@ class _Checkpoints(keras.callbacks.Callback):
         self._cost = 0.0
 
     def restore(self, model: keras.Model) -> None:
-        folder = self.run.checkpoints.folder
+        directory = self.run.checkpoints.directory
 
         def check(checkpoint: RunState) -> None:
-            self._state().check_same_run(checkpoint, folder)
+            self._state().check_same_run(checkpoint, directory)
             self.run.check_preset(checkpoint.details.get("preset", ""))
 
         checkpoint = self.run.checkpoints.restore(model, check)

@@ -25,9 +25,9 @@ import numpy as np
 from keras_bert.checks import importing
 
 from . import hosts
-from .output_folder import file_sha256
+from .output_directory import file_sha256
 
-_FOLDER = "tensors"
+_DIRECTORY = "tensors"
 # Directories that each process writes. The main process writes everything else.
 _PART_OF = re.compile(r"ocdbt\.process_(\d+)/")
 # How TensorStore reports system errors in its messages
@@ -54,7 +54,7 @@ def are_sharded(variables: Mapping[str, Any]) -> bool:
     return not all(variable.value.is_fully_replicated for variable in variables.values())
 
 
-def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]:
+def begin(directory: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]:
     """Starts to write the variables' current values. The variables may change afterwards.
 
     All processes must call this at the same point.
@@ -92,17 +92,17 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
         multiprocessing_options=place,
     )
     values = {name: _shared(variable.value) for name, variable in variables.items()}
-    checkpointer.save(folder.absolute() / _FOLDER, args=ocp.args.PyTreeSave(values))
+    checkpointer.save(directory.absolute() / _DIRECTORY, args=ocp.args.PyTreeSave(values))
 
     def finish() -> Checksums:
         try:
             checkpointer.close()
-            sums = {file: file_sha256(folder / file) for file in _own_files(folder)}
+            sums = {file: file_sha256(directory / file) for file in _own_files(directory)}
         except _FailedElsewhereError:
             raise
         except TimeoutError as error:
             raise TimeoutError(
-                f"not all processes have written their parts of {folder.name} within {seconds} s"
+                f"not all processes have written their parts of {directory.name} within {seconds} s"
             ) from error
         except Exception as error:
             failure = _system_error(error)
@@ -115,14 +115,14 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
         if hosts.is_main_process():
             # A process may not see its own files yet if another process has just renamed the
             # directory.
-            without_sum = [file for file in _files(folder) if file not in all_sums]
-            all_sums |= {file: file_sha256(folder / file) for file in without_sum}
+            without_sum = [file for file in _files(directory) if file not in all_sums]
+            all_sums |= {file: file_sha256(directory / file) for file in without_sum}
         return all_sums
 
     return finish
 
 
-def check(folder: Path, checksums: Checksums) -> None:
+def check(directory: Path, checksums: Checksums) -> None:
     """Checks that this process's fraction of the files is unchanged since they were written.
 
     Raises:
@@ -130,25 +130,25 @@ def check(folder: Path, checksums: Checksums) -> None:
         ValueError: If a file differs.
     """
     for file in sorted(checksums)[hosts.index() :: hosts.count()]:
-        if file_sha256(folder / file) != checksums[file]:
+        if file_sha256(directory / file) != checksums[file]:
             raise ValueError(f"the checksum of {file} differs")
 
 
-def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+def shapes(directory: Path) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each tensor."""
-    return {name: tuple(tensor.shape) for name, tensor in _described(folder).items()}
+    return {name: tuple(tensor.shape) for name, tensor in _described(directory).items()}
 
 
-def assign(folder: Path, variables: Mapping[str, Any]) -> None:
+def assign(directory: Path, variables: Mapping[str, Any]) -> None:
     """Reads values into variables. Sharded variables only read this process's parts.
 
     All processes must call this at the same point.
     """
     import orbax.checkpoint as ocp
 
-    metadata = _described(folder)
+    metadata = _described(directory)
     values = _checkpointer().restore(
-        folder.absolute() / _FOLDER,
+        directory.absolute() / _DIRECTORY,
         args=ocp.args.PyTreeRestore(
             {name: metadata[name] for name in variables},
             restore_args={
@@ -170,10 +170,10 @@ def _checkpointer() -> Any:
     return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def _described(directory: Path) -> dict[str, Any]:
     """Returns the shape and dtype of each tensor."""
     metadata: dict[str, Any] = (
-        _checkpointer().metadata(folder.absolute() / _FOLDER).item_metadata.tree
+        _checkpointer().metadata(directory.absolute() / _DIRECTORY).item_metadata.tree
     )
     return metadata
 
@@ -204,20 +204,20 @@ def _has_parts(array: Any) -> bool:
         return not array.is_fully_replicated
 
 
-def _files(folder: Path) -> list[str]:
+def _files(directory: Path) -> list[str]:
     """Returns all files, relative to the directory."""
-    paths = (path for path in (folder / _FOLDER).rglob("*") if path.is_file())
-    return sorted(path.relative_to(folder).as_posix() for path in paths)
+    paths = (path for path in (directory / _DIRECTORY).rglob("*") if path.is_file())
+    return sorted(path.relative_to(directory).as_posix() for path in paths)
 
 
-def _own_files(folder: Path) -> list[str]:
+def _own_files(directory: Path) -> list[str]:
     """Returns the files that this process has written, relative to the directory."""
 
     def writer(file: str) -> int:
         part = _PART_OF.search(file)
         return int(part[1]) if part and hosts.count() > 1 else 0
 
-    return [file for file in _files(folder) if writer(file) == hosts.index()]
+    return [file for file in _files(directory) if writer(file) == hosts.index()]
 
 
 def _results_of_all(result: Checksums | None, seconds: float | None = None) -> list[Any]:

@@ -13,44 +13,44 @@ from safetensors import safe_open
 
 from keras_bert.checkpoints.tensors import write_safetensors
 
-from .output_folder import file_sha256
+from .output_directory import file_sha256
 
 _FILE = "tensors.safetensors"
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write(folder: Path, variables: Mapping[str, Any]) -> str:
+def write(directory: Path, variables: Mapping[str, Any]) -> str:
     """Writes the values of variables, and returns the checksum of the file.
 
     Raises:
         OSError: If the file cannot be written, with the system's error number.
     """
-    path = folder / _FILE
+    path = directory / _FILE
     write_safetensors(path, {name: to_numpy(variable) for name, variable in variables.items()})
     return file_sha256(path)
 
 
-def check(folder: Path, checksum: str) -> None:
+def check(directory: Path, checksum: str) -> None:
     """Checks that the file is unchanged since it was written.
 
     Raises:
         OSError: If the file cannot be read.
         ValueError: If its checksum differs.
     """
-    if file_sha256(folder / _FILE) != checksum:
+    if file_sha256(directory / _FILE) != checksum:
         raise ValueError(f"the checksum of {_FILE} differs")
 
 
-def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+def shapes(directory: Path) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each tensor."""
-    with safe_open(folder / _FILE, "numpy") as file:
+    with safe_open(directory / _FILE, "numpy") as file:
         names = file.keys()
         return {name: tuple(file.get_slice(name).get_shape()) for name in names}
 
 
-def assign(folder: Path, variables: Mapping[str, Any]) -> None:
+def assign(directory: Path, variables: Mapping[str, Any]) -> None:
     """Reads the values of variables, one after the other to save memory."""
-    with safe_open(folder / _FILE, "numpy") as file:
+    with safe_open(directory / _FILE, "numpy") as file:
         for name, variable in variables.items():
             variable.assign(file.get_tensor(name))
 

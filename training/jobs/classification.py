@@ -36,7 +36,7 @@ from ..engine.options import (
     check_one_of,
     check_unset,
 )
-from ..engine.output_folder import check_pairs
+from ..engine.output_directory import check_pairs
 from ..engine.saved_models import model_files
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
@@ -284,13 +284,13 @@ def _plot(
     from ..plots.classifier_plots import calibration_figure, confusion_figure
     from ..plots.style import save
 
-    folder = Path(config.plots_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    directory = Path(config.plots_dir)
+    directory.mkdir(parents=True, exist_ok=True)
     labels = data.labels.tolist()
-    save(confusion_figure(labels, predictions, data.class_names), folder / "confusion.png")
+    save(confusion_figure(labels, predictions, data.class_names), directory / "confusion.png")
     if probabilities is not None:
         right = [label == answer for label, answer in zip(labels, predictions, strict=True)]
-        save(calibration_figure(right, probabilities), folder / "calibration.png")
+        save(calibration_figure(right, probabilities), directory / "calibration.png")
 
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
@@ -364,7 +364,7 @@ class ClassificationJob(Job):
             for name, dev in self.data.dev.items()
         }
 
-    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+    def report(self, load: Callable[[], Any], best: Path, directory: Path) -> dict[str, Any]:
         from ..scores import classifier_scores
 
         classifier, test = load(), self.data.test
@@ -390,11 +390,11 @@ class ClassificationJob(Job):
             if test.ids and None not in test.ids:
                 columns["id"] = test.ids
             rows = classifier.answers_from_logits(outputs)
-            write_answers(rows, folder / "predictions.tsv", columns)
+            write_answers(rows, directory / "predictions.tsv", columns)
         return results
 
-    def export(self, model: TextClassifier, folder: Path) -> None:
-        model.export(folder, pair=self.data.train.text_pairs is not None, overwrite=True)
+    def export(self, model: TextClassifier, directory: Path) -> None:
+        model.export(directory, pair=self.data.train.text_pairs is not None, overwrite=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -196,10 +196,10 @@ class ChoiceJob(Job):
             for name, outputs in logits.items()
         }
 
-    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+    def report(self, load: Callable[[], Any], best: Path, directory: Path) -> dict[str, Any]:
         if self.data.test is not None:
             ranked_choices = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
             columns = {"true_choice": self.data.test.labels, "text": self.data.test.texts}
             best_choices = [choices[0] for choices in ranked_choices]
-            write_answers(best_choices, folder / "predictions.tsv", columns)
+            write_answers(best_choices, directory / "predictions.tsv", columns)
         return {}

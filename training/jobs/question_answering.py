@@ -274,9 +274,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         return questions, [{"answer": texts.get(key, "")} for key in keys]
 
     if config.plots_dir:
-        folder = Path(config.plots_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_span_view(folder / "spans.html", map(_answered_question, *answered()))
+        directory = Path(config.plots_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        write_span_view(directory / "spans.html", map(_answered_question, *answered()))
 
     def sections() -> list[page.Html]:
         questions, answers = answered()
@@ -387,20 +387,20 @@ class QuestionJob(Job):
     def selection_score(self, scores: Mapping[str, float]) -> float:
         return scores["f1"]
 
-    def keep(self, folder: Path) -> None:
+    def keep(self, directory: Path) -> None:
         """Writes the latest predictions for the validation questions."""
         if self._answers is not None:
-            self._answers.write(folder)
+            self._answers.write(directory)
 
-    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+    def report(self, load: Callable[[], Any], best: Path, directory: Path) -> dict[str, Any]:
         for name in ANSWER_FILES:
             if (best / name).exists():
-                atomic.write_bytes(folder / name, (best / name).read_bytes())
+                atomic.write_bytes(directory / name, (best / name).read_bytes())
         results: dict[str, Any] = {"skipped": len(self.data.skipped)}
         if self.data.test:
-            (folder / "test").mkdir(exist_ok=True)
+            (directory / "test").mkdir(exist_ok=True)
             answers = answer(load(), self.data.test, self.config.n_best)
-            answers.write(folder / "test")
+            answers.write(directory / "test")
             if self.data.has_test_labels:
                 golds = question_scores.gold_answers(self.data.test, self.data.has_unanswerable)
                 results["test"] = golds.scores(answers.predictions)
@@ -441,14 +441,14 @@ class QuestionPredictions:
         texts = ["" if odds > threshold else text for text, odds in pairs]
         return question_scores.best_by_key(self.examples, texts, self.scores)
 
-    def write(self, folder: Path) -> None:
+    def write(self, directory: Path) -> None:
         """Writes the same files as the original BERT code."""
         pairs = zip(self.examples, self.n_best, strict=True)
         contents = [self.predictions, {example.id: answers for example, answers in pairs}]
         if self.threshold is not None:
             contents.append(self.null_odds)
         for name, content in zip(ANSWER_FILES, contents, strict=False):
-            atomic.write_json(folder / name, content)
+            atomic.write_json(directory / name, content)
 
 
 def answer(

@@ -18,7 +18,7 @@ from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
 from ..engine.options import Fraction, PositiveInt, UnusedFlags, check_one_of, check_unset
-from ..engine.output_folder import NotFiniteError, hash_directory
+from ..engine.output_directory import NotFiniteError, hash_directory
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
     Collection,
@@ -112,9 +112,9 @@ def run_program(config: RerankConfig) -> None:
         program.import_quietly()
         with program.locked_by_main_process(config, "finetune"):
             scores = rerank(config, collection)
-        folder = Path(config.output_dir)
+        directory = Path(config.output_dir)
         print("\n" + text_table(*table_from_records("held-out queries", scores)))
-        print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
+        print(f"\nmodel     {directory / 'model.keras'}\nrankings  {directory / '*.run'}")
         bm25 = {"bm25": scores["bm25"]}
         print("\n" + run_report.verdict("held-out queries", scores["combined"], bm25))
 
@@ -136,7 +136,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
     finetuning.check_hosts(config)
     set_random_seed(config.seed)
-    folder = Path(config.output_dir)
+    directory = Path(config.output_dir)
     candidates = bm25(collection, config.candidates)
     parts = collection.parts(config.holdout_every)
     training, test = parts.values()
@@ -145,7 +145,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     fingerprint = run_fingerprint(config, [collection, triples], seed=config.seed)
     preset = hash_directory(run_presets.resolve(config.preset)).hex()
     hosts.check_all_equal("the data", {"fingerprint": fingerprint, "preset": preset})
-    seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
+    seed_run = SeedRun(directory, config.seed, fingerprint, config.checkpoint_seconds, preset)
     if (results := seed_run.load_result()) is not None:
         return results
     baseline = {query: candidates[query] for query in test}
@@ -163,12 +163,12 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
         results[name] = ranking_scores(run, qrels)
     save_model(model, seed_run.model_path)
     if hosts.is_main_process():
-        write_qrels(folder / QRELS_FILE, qrels)
+        write_qrels(directory / QRELS_FILE, qrels)
         for name, ranking in rankings.items():
-            write_run(folder / f"{name}.run", ranking, tag=name)
-        atomic.write_json(folder / "scores.json", results)
+            write_run(directory / f"{name}.run", ranking, tag=name)
+        atomic.write_json(directory / "scores.json", results)
         # Whether the model reads text pairs, for commands that load it
-        atomic.write_json(folder / "results.json", {"pairs": config.loss == "pointwise"})
+        atomic.write_json(directory / "results.json", {"pairs": config.loss == "pointwise"})
         seed_run.finish(results)
     return results
 

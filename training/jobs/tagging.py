@@ -257,18 +257,18 @@ class TaggingJob(Job):
 
     selection_score = staticmethod(entity_scores.selection_score)
 
-    def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
+    def report(self, load: Callable[[], Any], best: Path, directory: Path) -> dict[str, Any]:
         """Writes the scores, and `dev.conll` and `test.conll` with predictions as last column."""
         results: dict[str, Any] = {}
         for name, text in {"dev": self.data.dev, "test": self.data.test}.items():
             if text is None:
                 continue
             predictions = self.predicted_labels(load(), name, text)
-            write_conll(folder / f"{name}.conll", text, predictions)
+            write_conll(directory / f"{name}.conll", text, predictions)
             if text.labels is None:
                 continue
             scores = tagging_report(predictions, text, self.config.scheme)
-            atomic.write_json(folder / f"{name}_scores.json", scores)
+            atomic.write_json(directory / f"{name}_scores.json", scores)
             results["by_class"] = scores.get("by_type", {})
             if name == "test":
                 results["test"] = entity_scores.tagging_scores(predictions, text.labels)

@@ -222,17 +222,17 @@ def _task_of_recipe(recipe: str, config: FineTuningConfig) -> tuple[str, FineTun
 
 def _infer_task(values: Mapping[str, Any]) -> FileTask:
     """Infers the task from the files given by the flags."""
-    folder = Path(values.get("data_dir", ""))
+    directory = Path(values.get("data_dir", ""))
     if not values.get("train_file"):
         if not values.keys().isdisjoint(("documents", "queries", "qrels")):
             return FileTask("ranking", "documents, queries or qrels are given")
-        if trec_files.is_collection(folder):
-            return FileTask("ranking", f"{folder} contains documents, queries and qrels")
+        if trec_files.is_collection(directory):
+            return FileTask("ranking", f"{directory} contains documents, queries and qrels")
         raise ValueError(
             "pass --train_file, --task or --recipe, or put documents, queries and qrels in "
-            f"--data_dir. Received: no such files in {str(folder)!r}"
+            f"--data_dir. Received: no such files in {str(directory)!r}"
         )
-    path = folder / values["train_file"]
+    path = directory / values["train_file"]
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist. It must be a training file")
     if values.get("regression"):

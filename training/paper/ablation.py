@@ -40,7 +40,7 @@ from keras_bert.config import BertConfig
 from keras_bert.intervals import mean_text
 
 from ..costs.run_cost import format_flops
-from ..engine import output_folder, program
+from ..engine import output_directory, program
 from ..engine.grid import Cell, run_cells
 from ..engine.options import (
     CommandConfig,
@@ -116,7 +116,7 @@ class AblationConfig(CommandConfig):
             raise ValueError(f"--sizes must be distinct sizes. Received: {','.join(self.sizes)}")
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         """The directory for all runs and the table."""
         default = "runs/ablation" if self.study == _TASKS else "runs/size_ablation"
         return Path(self.output_dir or default)
@@ -274,7 +274,7 @@ def pretraining_cells(config: AblationConfig) -> dict[str, Cell]:
     """Returns the pre-training runs by name."""
     return {
         row.run: Cell(
-            config.folder / row.run,
+            config.directory / row.run,
             [
                 "training.pretrain",
                 "--recipe=wikitext2_cpu",
@@ -293,7 +293,7 @@ def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
     """Returns the fine-tuning runs by row name and column name."""
     cells = {}
     for row in rows(config):
-        preset = os.fspath(config.folder / row.run / "preset")
+        preset = os.fspath(config.directory / row.run / "preset")
         for name, task in tasks(config).items():
             command = [
                 "training.finetune",
@@ -305,18 +305,20 @@ def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
                 "--noexport",
                 *row.finetuning,
             ]
-            cells[row.name, name] = Cell(config.folder / f"{name} {row.name}", command, preset)
+            cells[row.name, name] = Cell(config.directory / f"{name} {row.name}", command, preset)
     return cells
 
 
 def main(config: AblationConfig) -> None:
     for name in ("data_dir", "glue_dir", "squad_dir"):
-        folder = getattr(config, name)
-        if folder and not os.path.isdir(folder):
-            raise FileNotFoundError(f"--{name} must be an existing directory. Received: {folder}")
+        directory = getattr(config, name)
+        if directory and not os.path.isdir(directory):
+            raise FileNotFoundError(
+                f"--{name} must be an existing directory. Received: {directory}"
+            )
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
-    with output_folder.lock_output_dir(config.folder, command="ablation"):
+    with output_directory.lock_output_dir(config.directory, command="ablation"):
         records = ablation(config)
     print(format_table(config, records))
 
@@ -352,9 +354,9 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
             record["flops"] = row.num_steps * batch_size * row.size.step_flops()
             record["perplexity"] = run_results[row.run]["last"]["val_perplexity"]
         records.append(record)
-    atomic.write_json(config.folder / "ablation.json", records)
+    atomic.write_json(config.directory / "ablation.json", records)
     if config.study == _SIZE:
-        save(size_figure(records, list(columns)), config.folder / "ablation.png")
+        save(size_figure(records, list(columns)), config.directory / "ablation.png")
     return records
 
 

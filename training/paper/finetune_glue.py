@@ -13,13 +13,13 @@ existing test files, it also contains `submission/*.tsv` in the official format.
 predicts the diagnostic set.
 """
 
-from ..engine import output_folder, program
+from ..engine import output_directory, program
 from .glue_grid import FinetuneGlueConfig, finetune_glue, format_table
 
 
 def main(config: FinetuneGlueConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.lock_output_dir(config.output_dir, command="finetune_glue"):
+    with output_directory.lock_output_dir(config.output_dir, command="finetune_glue"):
         results = finetune_glue(config)
     print(format_table(results))
 

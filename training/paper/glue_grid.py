@@ -26,7 +26,7 @@ from ..engine.options import (
     PositiveInt,
     ProperFraction,
 )
-from ..engine.output_folder import NotFiniteError
+from ..engine.output_directory import NotFiniteError
 from ..jobs.classification import logits, predictions
 from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
@@ -136,29 +136,29 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
         ValueError: If a task is unknown, or if the directory contains no tasks.
         subprocess.CalledProcessError: If a run fails.
     """
-    folder = Path(config.output_dir)
+    directory = Path(config.output_dir)
     results = {}
     for task in _tasks(config):
         results[task.name] = _select(config, task)
-        write_submission(config, task, results[task.name], folder / "submission")
+        write_submission(config, task, results[task.name], directory / "submission")
     values = {name: dataclasses.asdict(result) for name, result in results.items()}
-    atomic.write_json(folder / "glue.json", values)
-    atomic.write_text(folder / "glue.md", format_table(results) + "\n")
+    atomic.write_json(directory / "glue.json", values)
+    atomic.write_text(directory / "glue.md", format_table(results) + "\n")
     scores_by_seed = {
-        TASKS[name].folder: np.mean(
+        TASKS[name].directory: np.mean(
             [list(dev_scores.values()) for dev_scores in result.seeds.values()], axis=(0, 1)
         )
         for name, result in results.items()
     }
-    save(_figure(scores_by_seed), folder / "glue.png")
+    save(_figure(scores_by_seed), directory / "glue.png")
     return results
 
 
 def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     if config.tasks != ("all",):
         return [find_task(name) for name in config.tasks]
-    present = [task for task in TASKS.values() if (Path(config.data_dir) / task.folder).is_dir()]
-    absent = [task.folder for task in TASKS.values() if task not in present]
+    present = [task for task in TASKS.values() if (Path(config.data_dir) / task.directory).is_dir()]
+    absent = [task.directory for task in TASKS.values() if task not in present]
     if not present:
         raise ValueError(
             f"--data_dir must contain at least one of {', '.join(absent)}. Received: "
@@ -220,12 +220,12 @@ def _cell(config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]) 
         f"--epochs={config.task_epochs(task.name)}",
         *(f"--{name}={getattr(config, name)}" for name in _SAME_FLAGS),
     ]
-    folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
-    return Cell(folder, command, config.preset)
+    directory = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
+    return Cell(directory, command, config.preset)
 
 
 def write_submission(
-    config: FinetuneGlueConfig, task: GlueTask, result: TaskResult, folder: Path
+    config: FinetuneGlueConfig, task: GlueTask, result: TaskResult, directory: Path
 ) -> list[Path]:
     """Predicts the existing test files and writes them in the official format.
 
@@ -237,14 +237,14 @@ def write_submission(
         try:
             data = read_split(config.data_dir, task, split)
         except FileNotFoundError:
-            logging.warning("%s lacks %s.tsv, so it is not predicted", task.folder, split)
+            logging.warning("%s lacks %s.tsv, so it is not predicted", task.directory, split)
             continue
         if data.skipped:
             raise ValueError(
                 f"{data.path} must not have invalid rows, because it is a test file. Received: "
                 f"{data.skipped} invalid rows"
             )
-        sets[_SUBMISSION_NAMES.get(split, task.folder)] = data
+        sets[_SUBMISSION_NAMES.get(split, task.directory)] = data
     diagnostic = read_diagnostic(config.data_dir) if task.name == "mnli" else None
     if diagnostic is not None:
         sets["AX"] = diagnostic
@@ -253,10 +253,10 @@ def write_submission(
     from keras_bert import load_model
 
     classifier = load_model(result.model_path)
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, data in sets.items():
-        paths.append(folder / f"{name}.tsv")
+        paths.append(directory / f"{name}.tsv")
         _write_answers(paths[-1], task, predictions(classifier, logits(classifier, data)))
     return paths
 
@@ -281,7 +281,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
     rows = []
     for name, result in results.items():
         for dev, by_metric in result.seeds.items():
-            title = TASKS[name].folder + dev.removeprefix("dev").replace("_", ", ")
+            title = TASKS[name].directory + dev.removeprefix("dev").replace("_", ", ")
             for metric, values in by_metric.items():
                 mean, half_width = mean_and_interval(values)
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"

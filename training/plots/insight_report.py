@@ -21,8 +21,8 @@ Block = page.Html
 class Report:
     """Collects sections and writes them to a directory."""
 
-    def __init__(self, folder: Path, title: str) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, title: str) -> None:
+        self._directory = directory
         self._title = title
         self._sections: list[Block] = []
         self._left_out: list[str] = []
@@ -52,7 +52,7 @@ class Report:
         from matplotlib import pyplot
 
         plot = getattr(plot, "figure", plot)
-        save(plot, self._folder / f"{name}.png")
+        save(plot, self._directory / f"{name}.png")
         block = page.figure(plot, description)
         pyplot.close(plot)
         return block
@@ -80,8 +80,8 @@ class Report:
         if self._left_out:
             sections.append(page.section("Not included", *map(page.text, self._left_out)))
         numbers = {"title": self._title, **self._numbers, "left_out": self._left_out}
-        atomic.write_json(self._folder / NUMBERS_FILE, _finite(numbers))
-        return page.write_page(self._folder / PAGE_FILE, self._title, sections)
+        atomic.write_json(self._directory / NUMBERS_FILE, _finite(numbers))
+        return page.write_page(self._directory / PAGE_FILE, self._title, sections)
 
 
 def _finite(value: Any) -> Any:

@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from keras_bert.data.file_systems import Listing, is_url
 
-from .record_folder import RecordFolder
+from .record_directory import RecordDirectory
 
 # The readers detect compression by the first bytes, so Beam must not decompress files.
 _AS_IT_IS = CompressionTypes.UNCOMPRESSED
@@ -30,7 +30,7 @@ def set_options(options: Sequence[str]) -> None:
     FileSystems.set_options(PipelineOptions(list(options)))
 
 
-def _is_folder(path: str) -> bool:
+def _is_directory(path: str) -> bool:
     return not any(mark in path for mark in _GLOB_CHARACTERS) and bool(_files(path, None))
 
 
@@ -46,7 +46,7 @@ def _files(root: str, levels: int | None) -> dict[str, int]:
     return {file.path: file.size_in_bytes for file in files if not file.path.endswith("/")}
 
 
-LISTING = Listing(_is_folder, _size, _files)
+LISTING = Listing(_is_directory, _size, _files)
 
 
 def open_input(path: str) -> BinaryIO:
@@ -62,12 +62,12 @@ def open_input(path: str) -> BinaryIO:
         ) from None
 
 
-def record_folder(path: str) -> RecordFolder:
+def record_directory(path: str) -> RecordDirectory:
     """Returns the directory for a path, or for a URL such as `gs://bucket/records`."""
-    return BeamFolder(path) if is_url(path) else RecordFolder(path)
+    return BeamDirectory(path) if is_url(path) else RecordDirectory(path)
 
 
-class BeamFolder(RecordFolder):
+class BeamDirectory(RecordDirectory):
     """A directory on one of Beam's file systems."""
 
     def path_of(self, name: str) -> str:

@@ -39,9 +39,9 @@ from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
-from .beam_files import open_input, record_folder, set_options
+from .beam_files import open_input, record_directory, set_options
 from .record_config import PretrainingDataConfig
-from .record_folder import RecordFolder
+from .record_directory import RecordDirectory
 from .shards import ShardMaker, ShardStatistics, shard_name, statistics_name
 from .tokenized_corpus import (
     CorpusCounts,
@@ -94,7 +94,7 @@ class BeamEngine:
         # Workers have a different working directory.
         config = dataclasses.replace(config, output_dir=_absolute(config.output_dir))
         self.inputs = [InputFile(_absolute(file.path), file.size) for file in inputs]
-        self.folder = record_folder(config.output_dir)
+        self.directory = record_directory(config.output_dir)
         self._runner, self._options = runner, _pipeline_options(config, runner, options)
         self._task = _Task(config, tuple(options), _ProcessTokenizer(tokenizer.get_config()))
 
@@ -117,7 +117,7 @@ class BeamEngine:
             if missing := self._not_tokenized():
                 raise RunnerError(
                     "--output_dir must be a URL, or a directory that all workers share. Received: "
-                    f"{self.folder.path}, where {self._runner} wrote no file for {missing[0][1]}"
+                    f"{self.directory.path}, where {self._runner} wrote no file for {missing[0][1]}"
                 )
         counts = self._file_counts()
         errors = [count.error for count in counts if count.error]
@@ -136,8 +136,8 @@ class BeamEngine:
             RunnerError: If the runner fails.
         """
         names = [statistics_name(shard) for shard in range(num_shards)]
-        shard_names = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
-        statistics_names = set(self.folder.names(".work/statistics-*.json"))
+        shard_names = set(self.directory.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
+        statistics_names = set(self.directory.names(".work/statistics-*.json"))
         done = frozenset(
             shard
             for shard, name in enumerate(names)
@@ -146,7 +146,7 @@ class BeamEngine:
         if len(done) < num_shards:
             self._write_missing(num_shards, done)
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
-            contents = pool.map(self.folder.read, [f".work/{name}" for name in names])
+            contents = pool.map(self.directory.read, [f".work/{name}" for name in names])
             return [ShardStatistics.from_json(content) for content in contents]
 
     def _write_missing(self, num_shards: int, done: frozenset[int]) -> None:
@@ -200,7 +200,7 @@ class BeamEngine:
                 ) from None
 
     def _not_tokenized(self) -> list[tuple[int, str]]:
-        done = set(self.folder.names(".work/counts-*.json"))
+        done = set(self.directory.names(".work/counts-*.json"))
         return [
             (number, file.path)
             for number, file in enumerate(self.inputs)
@@ -211,13 +211,14 @@ class BeamEngine:
         names = [_counts_name(number) for number in range(len(self.inputs))]
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
             return [
-                _FileCounts(**json.loads(content)) for content in pool.map(self.folder.read, names)
+                _FileCounts(**json.loads(content))
+                for content in pool.map(self.directory.read, names)
             ]
 
     def _remove_errors(self) -> None:
-        for name in self.folder.names(".work/counts-*.json"):
-            if self.folder.read_json(name)["error"]:
-                self.folder.remove(name)
+        for name in self.directory.names(".work/counts-*.json"):
+            if self.directory.read_json(name)["error"]:
+                self.directory.remove(name)
 
 
 def _pipeline_options(
@@ -317,15 +318,15 @@ class _TokenizeFile(_FileDoFn):
 
     def process(self, numbered: tuple[int, str]) -> None:
         number, path = numbered
-        folder = record_folder(self.config.output_dir)
+        directory = record_directory(self.config.output_dir)
         try:
-            counts = self._tokenize(folder, number, path)
+            counts = self._tokenize(directory, number, path)
         except (ImportError, ValueError) as error:
             # Runners retry if a worker raises an error. A retry would not help here.
             counts = _FileCounts(error=str(error))
-        folder.write_json(_counts_name(number), counts._asdict())
+        directory.write_json(_counts_name(number), counts._asdict())
 
-    def _tokenize(self, folder: RecordFolder, number: int, path: str) -> _FileCounts:
+    def _tokenize(self, directory: RecordDirectory, number: int, path: str) -> _FileCounts:
         tokenizer = self.tokenizer()
         with tempfile.TemporaryDirectory() as scratch:
             store_path = Path(scratch, "store")
@@ -333,7 +334,7 @@ class _TokenizeFile(_FileDoFn):
                 write_tokens_of(corpus_of_file(self.config.corpus, path, file), tokenizer, writer)
             store = TokenStore(store_path)
             dtype = _id_type(tokenizer)
-            with folder.create(_tokens_name(number)) as file:
+            with directory.create(_tokens_name(number)) as file:
                 tfrecords.write_records(
                     file, (_to_bytes(list(document), dtype) for document in store)
                 )
@@ -351,9 +352,9 @@ class _SendDocuments(_FileDoFn):
     def process(self, numbered: tuple[int, int]) -> Iterator[tuple[int, tuple[int, bytes]]]:
         number, first = numbered
         make = self.config.instance_maker(0, 0)
-        folder = record_folder(self.config.output_dir)
+        directory = record_directory(self.config.output_dir)
         name = _tokens_name(number)
-        records = tfrecords.read_records(folder.path_of(name), folder.open(name))
+        records = tfrecords.read_records(directory.path_of(name), directory.open(name))
         for chunk in tfrecords.chunked(records, _DOCUMENTS_AT_ONCE):
             indices = np.arange(first, first + len(chunk))
             first += len(chunk)
@@ -379,14 +380,14 @@ class _WriteShard(_FileDoFn):
 
     def process(self, group: tuple[int, Iterable[tuple[int, bytes]]]) -> None:
         shard, received = group
-        folder = record_folder(self.config.output_dir)
+        directory = record_directory(self.config.output_dir)
         contents = dict(received)
         self._check_complete(shard, list(contents))
         documents = _ReceivedDocuments(contents, self.dtype, self.corpus.num_documents)
         statistics, records = self.make(documents, shard, self.corpus.num_shards)
         # Write the statistics before the shard, so that they exist whenever the shard does.
-        folder.write(f".work/{statistics_name(shard)}", statistics.to_json())
-        with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
+        directory.write(f".work/{statistics_name(shard)}", statistics.to_json())
+        with directory.create(shard_name(shard, self.corpus.num_shards)) as file:
             tfrecords.write_records(file, records)
 
     def _check_complete(self, shard: int, indices: Sequence[int]) -> None:

@@ -55,11 +55,11 @@ def named_architecture(model: str) -> BertConfig:
     return BertConfig.from_name(model)
 
 
-def check_local(flag: str, folder: str) -> None:
+def check_local(flag: str, directory: str) -> None:
     """Raises a ValueError if a directory is a URL."""
-    if file_systems.is_url(folder):
+    if file_systems.is_url(directory):
         raise ValueError(
-            f"--{flag} must be a local directory or a mounted file system. Received: {folder}"
+            f"--{flag} must be a local directory or a mounted file system. Received: {directory}"
         )
 
 

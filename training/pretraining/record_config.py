@@ -25,7 +25,7 @@ from ..engine.options import (
     check_one_of,
     num_cores,
 )
-from ..engine.output_folder import hash_files
+from ..engine.output_directory import hash_files
 
 PAIR_LABEL_FORMATS = ("next_sentence", "sentence_order")
 

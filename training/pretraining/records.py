@@ -17,7 +17,7 @@ from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
 from keras_bert.text.tokenizer import Tokenizer
 
-from ..engine import output_folder
+from ..engine import output_directory
 from ..engine.options import check_formats, check_unset
 from .record_config import (
     CorpusOptions,
@@ -25,7 +25,7 @@ from .record_config import (
     content_of_inputs,
     find_inputs,
 )
-from .record_folder import RecordFolder
+from .record_directory import RecordDirectory
 from .shards import ShardStatistics, count_shards, shard_name, write_shards
 from .tokenized_corpus import CorpusCounts, write_token_store
 from .tokenizer_source import open_tokenizer
@@ -86,10 +86,10 @@ def create_records(
 
         beam_files.set_options(runner_options)
         inputs = find_inputs(config.input_files, beam_files.LISTING)
-        folder = beam_files.record_folder(config.output_dir)
+        directory = beam_files.record_directory(config.output_dir)
     else:
         inputs = find_inputs(config.input_files)
-        folder = RecordFolder(config.output_dir)
+        directory = RecordDirectory(config.output_dir)
     if not is_checked:
         check_corpus(config.corpus, inputs, config.vocabulary)
     tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
@@ -100,13 +100,13 @@ def create_records(
         "vocabulary": tokenizer.get_config(),
         "input_files": content_of_inputs(inputs),
     }
-    fingerprint = output_folder.fingerprint(settings)
-    if _is_done(folder, fingerprint):
-        summary = folder.read_json(SUMMARY_FILE)
-        _warn_of_unknown_tokens(summary, folder.path)
+    fingerprint = output_directory.fingerprint(settings)
+    if _is_done(directory, fingerprint):
+        summary = directory.read_json(SUMMARY_FILE)
+        _warn_of_unknown_tokens(summary, directory.path)
         return summary
     require_libraries(config.corpus, inputs)
-    folder.write_json(_SETTINGS_FILE, {"config": config.to_dict(), "fingerprint": fingerprint})
+    directory.write_json(_SETTINGS_FILE, {"config": config.to_dict(), "fingerprint": fingerprint})
     engine: Any = _LocalEngine(config, inputs, tokenizer)
     if runner:
         from .beam_pipeline import BeamEngine
@@ -117,11 +117,11 @@ def create_records(
     shards = engine.write_shards(count_shards(config, corpus.documents, corpus.tokens))
     summary = _summary(config, corpus, shards) | {"fingerprint": fingerprint}
     figure = length_figure(summary["lengths"], f"{summary['instances']:,} examples")
-    folder.write(FIGURE_FILE, png(figure))
-    folder.write_json(SUMMARY_FILE, summary)
-    _warn_of_unknown_tokens(summary, folder.path)
+    directory.write(FIGURE_FILE, png(figure))
+    directory.write_json(SUMMARY_FILE, summary)
+    _warn_of_unknown_tokens(summary, directory.path)
     if not config.rows.keep_store:
-        folder.remove(".work")
+        directory.remove(".work")
     return summary
 
 
@@ -200,17 +200,17 @@ def _check_documents(
     )
 
 
-def warn_of_unknown_tokens(folder: Path) -> None:
+def warn_of_unknown_tokens(directory: Path) -> None:
     """Logs a warning if many tokens in a directory's records are unknown to the vocabulary.
 
     Without a summary file, it does not warn.
     """
-    records = RecordFolder(str(folder))
+    records = RecordDirectory(str(directory))
     if records.names(SUMMARY_FILE):
         _warn_of_unknown_tokens(records.read_json(SUMMARY_FILE), records.path)
 
 
-def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
+def _warn_of_unknown_tokens(summary: Mapping[str, Any], directory: str) -> None:
     share = summary["unknown_tokens"]
     if share > _MANY_UNKNOWN:
         logging.warning(
@@ -220,33 +220,34 @@ def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
             "with pretrain without --vocabulary). If it was trained on this text, increase "
             "--vocabulary_size",
             100 * share,
-            folder,
+            directory,
             summary["config"]["vocabulary"],
         )
 
 
-def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
+def _is_done(directory: RecordDirectory, fingerprint: str) -> bool:
     """Returns whether all records exist. Raises an error if their settings differ."""
     for name in (SUMMARY_FILE, _SETTINGS_FILE):
-        if folder.names(name) and folder.read_json(name).get("fingerprint") != fingerprint:
-            if name == _SETTINGS_FILE and not folder.names("*.tfrecord"):
-                folder.remove(".work")  # The previous run stopped before its first record.
+        if directory.names(name) and directory.read_json(name).get("fingerprint") != fingerprint:
+            if name == _SETTINGS_FILE and not directory.names("*.tfrecord"):
+                directory.remove(".work")  # The previous run stopped before its first record.
                 break
-            raise output_folder.SettingsMismatchError(
-                f"{folder.path} contains records with different settings, vocabulary or files (see "
-                f"{folder.path_of(name)}). Choose another --output_dir, or remove this directory"
+            raise output_directory.SettingsMismatchError(
+                f"{directory.path} contains records with different settings, vocabulary or files "
+                "(see "
+                f"{directory.path_of(name)}). Choose another --output_dir, or remove this directory"
             )
-    if folder.names(SUMMARY_FILE):
-        count, names = folder.read_json(SUMMARY_FILE)["files"], folder.names("*.tfrecord")
+    if directory.names(SUMMARY_FILE):
+        count, names = directory.read_json(SUMMARY_FILE)["files"], directory.names("*.tfrecord")
         absent = {shard_name(shard, count) for shard in range(count)} - set(names)
         if not absent:
             return True
         logging.warning(
             "%s lacks %s: creating the missing records",
-            folder.path,
+            directory.path,
             ", ".join(sorted(absent)[:5]),
         )
-        folder.remove(SUMMARY_FILE)
+        directory.remove(SUMMARY_FILE)
     return False
 
 

@@ -130,23 +130,23 @@ def collapse_warning(record: Log) -> str:
     )
 
 
-def write_log(log: list[Log], folder: Path) -> None:
+def write_log(log: list[Log], directory: Path) -> None:
     """Rewrites the whole log as JSON Lines, so a repeated interval occurs only once."""
-    atomic.write_text(folder / LOG_FILE, "".join(json.dumps(record) + "\n" for record in log))
+    atomic.write_text(directory / LOG_FILE, "".join(json.dumps(record) + "\n" for record in log))
 
 
-def write_tensorboard(record: Log, folder: Path) -> None:
+def write_tensorboard(record: Log, directory: Path) -> None:
     """Writes a record's values as TensorBoard scalars."""
     import tensorflow as tf
 
-    writer = tf.summary.create_file_writer(os.fspath(folder))
+    writer = tf.summary.create_file_writer(os.fspath(directory))
     with writer.as_default(step=int(record["step"])):
         for name, value in record.items():
             tf.summary.scalar(name, value)
     writer.close()
 
 
-def draw(log: list[Log], folder: Path) -> None:
+def draw(log: list[Log], directory: Path) -> None:
     """Plots the curves of the loss and the accuracies."""
     log = list(map(in_percent, log))
     names = [f"{prefix}{name}" for name in _DRAWN for prefix in ("", "val_")]
@@ -156,7 +156,7 @@ def draw(log: list[Log], folder: Path) -> None:
         if any(name in record for record in log)
     }
     steps = [int(record["step"]) for record in log]
-    save(curves_figure(history, steps=steps, title=folder.name), folder / CURVES_FILE)
+    save(curves_figure(history, steps=steps, title=directory.name), directory / CURVES_FILE)
 
 
 def build_results(config: PretrainConfig, num_parameters: int, state: RunState) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _sum(log: list[Log], rate: str) -> float:
     return float(np.dot(np.diff(ends), [record[rate] for record in log]))
 
 
-def report(results: Mapping[str, Any], folder: Path) -> str:
+def report(results: Mapping[str, Any], directory: Path) -> str:
     """Formats a run's final report."""
     last, total = results["last"], results["total"]
     rows = {
@@ -221,9 +221,9 @@ def report(results: Mapping[str, Any], folder: Path) -> str:
     )
     blocks.append("\n".join(filter(None, (speed, run_cost.describe(results.get("cost", {}))))))
     files = {"preset": "preset", "curves": CURVES_FILE, "log": LOG_FILE, "results": RESULTS_FILE}
-    blocks.append("\n".join(f"{name:8} {folder / file}" for name, file in files.items()))
+    blocks.append("\n".join(f"{name:8} {directory / file}" for name, file in files.items()))
     finetune = child_commands.command_name("finetune")
-    preset = shlex.quote(f"--preset={folder / 'preset'}")
+    preset = shlex.quote(f"--preset={directory / 'preset'}")
     blocks.append(f"Next: {finetune} {preset} --train_file=FILE")
     if results["collapsed"]:
         blocks.append(f"WARNING: {collapse_warning(last)}")

@@ -22,7 +22,7 @@ from keras_bert.ops.lazy_tensorflow import set_random_seed
 
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
-from ..engine import devices, hosts, interrupts, output_folder, precision
+from ..engine import devices, hosts, interrupts, output_directory, precision
 from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import (
     RunCheckpoints,
@@ -79,8 +79,8 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 
 
 def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) -> dict[str, Any]:
-    folder, text, costs = Path(config.output_dir), config.text, config.costs
-    folder.mkdir(parents=True, exist_ok=True)
+    directory, text, costs = Path(config.output_dir), config.text, config.costs
+    directory.mkdir(parents=True, exist_ok=True)
     if config.compute.deterministic:
         _be_deterministic()
     with hosts.main_process_first():
@@ -94,10 +94,10 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     set_random_seed(text.rows.seed)
     with scope():
         model = build_model(config, tokenizer)
-    checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
+    checkpoints = RunCheckpoints(directory / "checkpoints", config.keep_checkpoints)
     # The tokenizer's config already specifies `lowercase`.
     settings = config.settings() | {"lowercase": None, "tokenizer": tokenizer.get_config()}
-    state = restore(model, checkpoints, source, output_folder.fingerprint(settings))
+    state = restore(model, checkpoints, source, output_directory.fingerprint(settings))
     seconds_before = state.seconds
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.compute.precision).compute_dtype)
     with checkpoints, hosts.energy_meter(costs.measure_energy, costs.country) as meter:
@@ -119,10 +119,10 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
         logging.info("%.1f%% of the training time was spent waiting for data", 100 * share_waited)
     results = report.build_results(config, model.count_params(), state)
     if hosts.is_main_process():
-        model.save_to_preset(folder / "preset")
-        report.write_log(state.log, folder)
-        report.draw(state.log, folder)
-        atomic.write_json(folder / report.RESULTS_FILE, results)
+        model.save_to_preset(directory / "preset")
+        report.write_log(state.log, directory)
+        report.draw(state.log, directory)
+        atomic.write_json(directory / report.RESULTS_FILE, results)
     return results
 
 
@@ -134,17 +134,19 @@ def restore(
     Raises:
         SettingsMismatchError: If the checkpoint is from a run with different settings or files.
     """
-    start = output_folder.hash_directory(source.preset).hex() if source.preset else ""
+    start = output_directory.hash_directory(source.preset).hex() if source.preset else ""
     files = {flag: _content(flag, groups) for flag, groups in source.given_files().items()}
     details = {"start": start, "files": files}
     fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, details)
 
     def check(state: RunState) -> None:
-        fresh.check_same_run(state, checkpoints.folder)
+        fresh.check_same_run(state, checkpoints.directory)
         before = {source.preset_flag: state.details.get("start", "")}
         before |= state.details.get("files", {})
         for flag, content in {source.preset_flag: start, **files}.items():
-            output_folder.check_same_start(checkpoints.folder, flag, before.get(flag, ""), content)
+            output_directory.check_same_start(
+                checkpoints.directory, flag, before.get(flag, ""), content
+            )
 
     state = checkpoints.restore(model, check) or fresh
     hosts.check_all_equal("the run", {"fingerprint": fingerprint, **details, "step": state.step})
@@ -156,9 +158,9 @@ def restore(
 def _content(flag: str, groups: list[list[Path]]) -> str:
     """Hashes groups of files. Each process reads the groups that it trains on."""
     own = groups_of_shard(hosts.shard(), len(groups))
-    contents = {str(group): output_folder.hash_files(groups[group]).hex() for group in own}
+    contents = {str(group): output_directory.hash_files(groups[group]).hex() for group in own}
     contents = hosts.merge_across_processes(f"the content of --{flag}", contents)
-    return contents["0"] if len(groups) == 1 else output_folder.fingerprint(contents)
+    return contents["0"] if len(groups) == 1 else output_directory.fingerprint(contents)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,7 +336,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.interval, self.last_step = interval, last_step
         self.workload, self.dev = workload, dev
         self.is_interrupted = bool
-        self._folder = Path(run.config.output_dir)
+        self._directory = Path(run.config.output_dir)
         # A new run's first interval is plotted immediately.
         self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS if state.log else 0.0
         self._start = 0.0
@@ -376,7 +378,7 @@ class IntervalReport(keras.callbacks.Callback):
         if self.dev is not None and self._is_scored(step):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             if not math.isfinite(scores["loss"]):
-                raise output_folder.NotFiniteError(
+                raise output_directory.NotFiniteError(
                     f"the loss on the validation text must be finite. Received: {scores['loss']} "
                     f"(after step {step})"
                 )
@@ -395,12 +397,12 @@ class IntervalReport(keras.callbacks.Callback):
     def _write(self, record: report.Log) -> None:
         """Writes the log and the plot after an interval."""
         step = self.state.step
-        report.write_log(self.state.log, self._folder)
+        report.write_log(self.state.log, self._directory)
         if self.run.config.tensorboard:
-            report.write_tensorboard(record, self._folder / "tensorboard")
+            report.write_tensorboard(record, self._directory / "tensorboard")
         # The end of the run plots separately.
         if step < self.optimization.num_steps and time.monotonic() >= self._next_plot:
-            report.draw(self.state.log, self._folder)
+            report.draw(self.state.log, self._directory)
             self._next_plot = time.monotonic() + _SECONDS_BETWEEN_PLOTS
 
     def _is_scored(self, step: int) -> bool:

@@ -152,11 +152,11 @@ def write_shards(
     Returns:
         The statistics of each shard.
     """
-    folder = Path(config.output_dir)
+    directory = Path(config.output_dir)
     absent_shards = [
         shard
         for shard in range(num_shards)
-        if not (folder / shard_name(shard, num_shards)).exists()
+        if not (directory / shard_name(shard, num_shards)).exists()
         or not (work / statistics_name(shard)).exists()
     ]
     report(num_shards - len(absent_shards))
@@ -181,7 +181,7 @@ class _ShardWriter:
     def __init__(
         self, config: PretrainingDataConfig, tokenizer: Tokenizer, work: Path, num_shards: int
     ) -> None:
-        self.folder, self.work, self.num_shards = Path(config.output_dir), work, num_shards
+        self.directory, self.work, self.num_shards = Path(config.output_dir), work, num_shards
         self.store = TokenStore(work / "store")
         self.make = ShardMaker(config, tokenizer)
 
@@ -189,7 +189,7 @@ class _ShardWriter:
         statistics, records = self.make(self.store, shard, self.num_shards)
         # Write the statistics before the shard, so that they exist whenever the shard does.
         atomic.write_bytes(self.work / statistics_name(shard), statistics.to_json())
-        write_records(self.folder / shard_name(shard, self.num_shards), records)
+        write_records(self.directory / shard_name(shard, self.num_shards), records)
 
 
 def _start_worker(

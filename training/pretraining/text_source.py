@@ -23,7 +23,7 @@ from keras_bert.text import WordPieceTokenizer, save_vocabulary
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import hosts
-from ..engine.output_folder import SettingsMismatchError
+from ..engine.output_directory import SettingsMismatchError
 from .config import PretrainConfig, TaskOptions, TextOptions, named_architecture
 from .optimization import Optimization, Phase
 from .record_config import RowOptions, content_of_inputs, find_inputs
@@ -50,7 +50,7 @@ class TextSource:
 
     Args:
         text: The text or the records.
-        folder: The output directory.
+        directory: The output directory.
         preset: The checkpoint that the run starts from and whose vocabulary it uses, or empty.
         preset_flag: The flag with that checkpoint.
         model: The architecture. It determines the type of tokenizer to train.
@@ -58,7 +58,7 @@ class TextSource:
     """
 
     text: TextOptions
-    folder: Path
+    directory: Path
     preset: str
     preset_flag: str
     model: str
@@ -71,8 +71,8 @@ class TextSource:
         if not preset:
             preset, flag = config.task.teacher, "teacher"
         lengths = dict.fromkeys(phase.sequence_length for phase in config.optimization.plan())
-        folder = Path(config.output_dir)
-        return cls(config.text, folder, preset, flag, config.encoder.model, tuple(lengths))
+        directory = Path(config.output_dir)
+        return cls(config.text, directory, preset, flag, config.encoder.model, tuple(lengths))
 
     def check(self) -> None:
         """Checks before any work that the input files exist and the sentence splitter is installed.
@@ -90,8 +90,8 @@ class TextSource:
             ("records", self.text.input_files),
             ("dev_records", self.text.dev_files),
         ):
-            folders = [self.folder / f"{name}_{length}" for length in self.lengths]
-            made = [(folder / SUMMARY_FILE).exists() for folder in folders]
+            directories = [self.directory / f"{name}_{length}" for length in self.lengths]
+            made = [(directory / SUMMARY_FILE).exists() for directory in directories]
             some_are_made |= any(made)
             if files and not getattr(self.text, name) and not all(made):
                 inputs += self._inputs(files)
@@ -111,21 +111,21 @@ class TextSource:
         """
         if self.text.vocabulary:
             return Path(self.text.vocabulary)
-        file, folder = (self.folder / name for name in (VOCABULARY, TOKENIZER))
-        for path in (folder, file):
+        file, directory = (self.directory / name for name in (VOCABULARY, TOKENIZER))
+        for path in (directory, file):
             if path.exists():
                 self._check_source(path)
                 return path
         tokenizer = self._tokenizer_config()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         # Write the source before the vocabulary, so that it exists whenever the vocabulary does.
         source = {**self._source(), "lowercase": tokenizer.get("lowercase")}
-        atomic.write_json(self.folder / SOURCE_FILE, source)
+        atomic.write_json(self.directory / SOURCE_FILE, source)
         is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
         # Without --lowercase, a vocab.txt does not specify whether it is cased.
         if not is_wordpiece or (self.text.corpus.lowercase is None and not tokenizer["lowercase"]):
-            save_tokenizer(tokenizer, folder)
-            return folder
+            save_tokenizer(tokenizer, directory)
+            return directory
         save_vocabulary(tokenizer["vocabulary"], file)
         return file
 
@@ -140,9 +140,11 @@ class TextSource:
         for flag, count in (("records", self.text.file_groups), ("dev_records", 1)):
             groups: list[list[Path]] = [[] for _ in range(count)]
             value = getattr(self.text, flag)
-            folders = dict.fromkeys(_records_folder(value, length) for length in self.lengths)
-            for folder in folders if value else ():
-                paths = record_paths(os.fspath(folder / _RECORDS))
+            directories = dict.fromkeys(
+                _records_directory(value, length) for length in self.lengths
+            )
+            for directory in directories if value else ():
+                paths = record_paths(os.fspath(directory / _RECORDS))
                 for group, own in zip(groups, group_files(paths, count), strict=True):
                     group += map(Path, own)
             files[flag] = groups
@@ -173,13 +175,13 @@ class TextSource:
         if for_validation:
             text, name, files = text.for_validation(), "dev_records", text.dev_files
         if value := getattr(text, name):
-            folder = _records_folder(value, sequence_length)
-            warn_of_unknown_tokens(folder)
-            return os.fspath(folder / _RECORDS)
-        folder = self.folder / f"{name}_{sequence_length}"
-        config = text.data_config(sequence_length, files, folder, vocabulary)
+            directory = _records_directory(value, sequence_length)
+            warn_of_unknown_tokens(directory)
+            return os.fspath(directory / _RECORDS)
+        directory = self.directory / f"{name}_{sequence_length}"
+        config = text.data_config(sequence_length, files, directory, vocabulary)
         create_records(config, is_checked=True)
-        return os.fspath(folder / "*.tfrecord")
+        return os.fspath(directory / "*.tfrecord")
 
     def _tokenizer_config(self) -> dict[str, Any]:
         if self.preset:
@@ -223,7 +225,7 @@ class TextSource:
 
     def _check_source(self, vocabulary: Path) -> None:
         """Raises a ValueError if an existing vocabulary was created from a different source."""
-        file = self.folder / SOURCE_FILE
+        file = self.directory / SOURCE_FILE
         if not file.exists() or not (self.preset or self.text.input_files):
             return
         before = json.loads(file.read_text(encoding="utf-8"))
@@ -247,7 +249,7 @@ class TextSource:
             )
 
 
-def _records_folder(records: str, sequence_length: int) -> Path:
+def _records_directory(records: str, sequence_length: int) -> Path:
     return Path(records.replace("{length}", str(sequence_length)))
 
 

@@ -56,7 +56,7 @@ class _Tokens(NamedTuple):
 
 
 def write_token_store(
-    folder: Path,
+    directory: Path,
     inputs: Sequence[InputFile],
     options: CorpusOptions,
     tokenizer: Tokenizer,
@@ -79,7 +79,7 @@ def write_token_store(
             arguments = (tokenizer.get_config(),)
             pool = stack.enter_context(process_pool(num_workers, _start_worker, arguments))
             results = ordered_map(pool, _tokenize, chunks, ahead=2 * num_workers)
-        writer = stack.enter_context(TokenStoreWriter(folder))
+        writer = stack.enter_context(TokenStoreWriter(directory))
         for tokens in results:
             _write(writer, tokens)
             report(tokens.num_bytes)

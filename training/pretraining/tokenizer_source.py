@@ -48,10 +48,10 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
     return text.tokenizer_from_config(config)
 
 
-def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
+def save_tokenizer(tokenizer: dict[str, Any], directory: Path) -> None:
     """Writes a tokenizer to a directory atomically."""
-    make_directory(folder.parent)
-    with atomic_path(folder) as temporary:
+    make_directory(directory.parent)
+    with atomic_path(directory) as temporary:
         temporary.mkdir()
         write_tokenizer(temporary, tokenizer, NO_LIMIT)
 

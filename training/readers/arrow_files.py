@@ -28,7 +28,7 @@ ClassNames = list[str] | dict[str, Any]
 _CONVERT_DIRECTORIES = (
     "if it has a directory of texts for each class, this makes one file of them: "
     """python -c "import json, pathlib; [print(json.dumps({{'text': file.read_text('utf-8'), """
-    """'label': file.parent.name}})) for file in pathlib.Path('{folder}').glob('*/*.txt')]" """
+    """'label': file.parent.name}})) for file in pathlib.Path('{directory}').glob('*/*.txt')]" """
     "> train.jsonl"
 )
 
@@ -50,8 +50,8 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
 
     Args:
         path: A file, a directory with the files of one split or written by `save_to_disk`, or one
-            of a directory's splits: `folder/train` for `folder/train/*.parquet` or
-            `folder/data/train-00000-of-00001.parquet`.
+            of a directory's splits: `directory/train` for `directory/train/*.parquet` or
+            `directory/data/train-00000-of-00001.parquet`.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
 
     Raises:
@@ -112,7 +112,7 @@ def _split_files(path: Path) -> list[Path]:
         class_file = next(path.glob("*/*.txt"), None)
         raise ValueError(
             f"{path} must be a directory with Parquet or Arrow files"
-            + (f"; {_CONVERT_DIRECTORIES.format(folder=path)}" if class_file else "")
+            + (f"; {_CONVERT_DIRECTORIES.format(directory=path)}" if class_file else "")
         )
     if len(splits) > 1:
         raise ValueError(
@@ -122,10 +122,10 @@ def _split_files(path: Path) -> list[Path]:
     return _check_files(path, next(iter(splits.values())))
 
 
-def _splits(folder: Path) -> dict[str, list[Path]]:
+def _splits(directory: Path) -> dict[str, list[Path]]:
     """Returns the files of each split in a directory."""
     splits: dict[str, list[Path]] = {}
-    files = [Path(file.path) for file in find_files(folder)]
+    files = [Path(file.path) for file in find_files(directory)]
     for file in files:
         if file.suffix not in (".parquet", ".arrow"):
             continue

@@ -22,7 +22,7 @@ class GlueTask:
 
     Args:
         name: The task's name, such as `sst2`.
-        folder: The task's directory in the download.
+        directory: The task's directory in the download.
         text: The column of the text, by name, or by index if the file has no header.
         metrics: The official metrics, see `classifier_scores`. GLUE averages their mean over the
             tasks.
@@ -37,7 +37,7 @@ class GlueTask:
     """
 
     name: str
-    folder: str
+    directory: str
     text: str
     metrics: tuple[str, ...]
     text_pair: str = ""
@@ -73,7 +73,7 @@ TASKS = {
     for task in (
         GlueTask(
             name="cola",
-            folder="CoLA",
+            directory="CoLA",
             text="3",
             label="1",
             header="no",
@@ -84,7 +84,7 @@ TASKS = {
         ),
         GlueTask(
             name="sst2",
-            folder="SST-2",
+            directory="SST-2",
             text="sentence",
             file_labels=("0", "1"),
             class_names=("negative", "positive"),
@@ -92,7 +92,7 @@ TASKS = {
         ),
         GlueTask(
             name="mrpc",
-            folder="MRPC",
+            directory="MRPC",
             text="#1 String",
             text_pair="#2 String",
             label="Quality",
@@ -102,7 +102,7 @@ TASKS = {
         ),
         GlueTask(
             name="stsb",
-            folder="STS-B",
+            directory="STS-B",
             text="sentence1",
             text_pair="sentence2",
             label="score",
@@ -110,7 +110,7 @@ TASKS = {
         ),
         GlueTask(
             name="qqp",
-            folder="QQP",
+            directory="QQP",
             text="question1",
             text_pair="question2",
             label="is_duplicate",
@@ -120,7 +120,7 @@ TASKS = {
         ),
         GlueTask(
             name="mnli",
-            folder="MNLI",
+            directory="MNLI",
             text="sentence1",
             text_pair="sentence2",
             label="gold_label",
@@ -132,7 +132,7 @@ TASKS = {
         ),
         GlueTask(
             name="qnli",
-            folder="QNLI",
+            directory="QNLI",
             text="question",
             text_pair="sentence",
             file_labels=_ENTAILMENT,
@@ -141,7 +141,7 @@ TASKS = {
         ),
         GlueTask(
             name="rte",
-            folder="RTE",
+            directory="RTE",
             text="sentence1",
             text_pair="sentence2",
             file_labels=_ENTAILMENT,
@@ -150,7 +150,7 @@ TASKS = {
         ),
         GlueTask(
             name="wnli",
-            folder="WNLI",
+            directory="WNLI",
             text="sentence1",
             text_pair="sentence2",
             file_labels=("0", "1"),
@@ -202,7 +202,7 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
         task = find_task(task)
     if split not in task.splits:
         raise ValueError(
-            f"the split of {task.folder} must be one of {', '.join(task.splits)}. Received: "
+            f"the split of {task.directory} must be one of {', '.join(task.splits)}. Received: "
             f"{split!r}"
         )
     is_test = split in task.test_splits
@@ -244,12 +244,12 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
 
 def _split_path(data_dir: Path, task: GlueTask, split: str) -> Path:
     """Returns the split's path. `data_dir` may also be the task's own directory."""
-    inside = data_dir / task.folder / f"{split}.tsv"
-    if not inside.exists() and data_dir.resolve().name.lower() == task.folder.lower():
+    inside = data_dir / task.directory / f"{split}.tsv"
+    if not inside.exists() and data_dir.resolve().name.lower() == task.directory.lower():
         inside = data_dir / f"{split}.tsv"
     if not inside.exists():
         raise FileNotFoundError(
             f"{data_dir} must be the GLUE download, with "
-            f"{task.folder}/{{{','.join(task.splits)}}}.tsv. Received: no {inside}"
+            f"{task.directory}/{{{','.join(task.splits)}}}.tsv. Received: no {inside}"
         )
     return inside

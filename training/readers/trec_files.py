@@ -162,7 +162,7 @@ def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
 
 
 def read_collection(
-    folder: Path, documents: str = "", queries: str = "", qrels: str = ""
+    directory: Path, documents: str = "", queries: str = "", qrels: str = ""
 ) -> Collection:
     """Reads a collection from tables, JSON Lines or Parquet, or in Cranfield's format.
 
@@ -177,7 +177,7 @@ def read_collection(
     scored.
 
     Args:
-        folder: The directory with the files.
+        directory: The directory with the files.
         documents, queries, qrels: The names of the files. If a name is empty, common names are
             tried. If all are empty, Cranfield's files are tried first.
 
@@ -186,9 +186,9 @@ def read_collection(
         ValueError: If a file is invalid. The message contains the file and the line.
     """
     roles = {"documents": documents, "queries": queries, "qrels": qrels}
-    if not any(roles.values()) and (folder / "cran.all.1400").is_file():
-        return read_cranfield(folder)
-    paths = {role: _find(folder, role, name) for role, name in roles.items()}
+    if not any(roles.values()) and (directory / "cran.all.1400").is_file():
+        return read_cranfield(directory)
+    paths = {role: _find(directory, role, name) for role, name in roles.items()}
     (texts_path,) = paths["documents"].values()
     texts = _texts(texts_path)
     graded: dict[str, dict[str, int]] = {}
@@ -240,24 +240,24 @@ def read_collection(
     )
 
 
-def is_collection(folder: Path) -> bool:
+def is_collection(directory: Path) -> bool:
     """Returns whether a directory contains a collection's files under common names."""
     try:
-        return (folder / "cran.all.1400").is_file() or all(
-            _find(folder, role, "") for role in _FILES
+        return (directory / "cran.all.1400").is_file() or all(
+            _find(directory, role, "") for role in _FILES
         )
     except FileNotFoundError:
         return False
 
 
-def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
+def _find(directory: Path, role: str, name: str) -> dict[str, Path]:
     """Returns a role's files by split. A single file for all splits has the split `""`."""
-    splits = {} if name else _split_files(folder, role)
+    splits = {} if name else _split_files(directory, role)
     if role == "qrels" and len(splits) > 2:
         first, *_, last = splits
         splits = {first: splits[first], last: splits[last]}
     names = (name,) if name else _FILES[role]
-    candidates = [folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
+    candidates = [directory / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
     file = next((path for path in candidates if path.is_file()), None)
     # Either one file contains the queries of all splits, or the qrels have no splits.
     if file is not None and not (splits and role == "qrels"):
@@ -266,15 +266,17 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
         return splits
     advice = "" if name else f". Pass --{role} if the file has a different name"
     raise FileNotFoundError(
-        f"{folder} must have the {role} in {' or '.join(names)}. Received: no such file{advice}"
+        f"{directory} must have the {role} in {' or '.join(names)}. Received: no such file{advice}"
     )
 
 
-def _split_files(folder: Path, role: str) -> dict[str, Path]:
+def _split_files(directory: Path, role: str) -> dict[str, Path]:
     """Returns a role's files by split, if a file or directory name contains a split."""
     paths: dict[str, tuple[int, Path]] = {}
-    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if role in _ROLE_WORDS else ():
-        words = re.split(r"[^a-z]+", str(path.relative_to(folder)).casefold())
+    for path in (
+        sorted([*directory.glob("*"), *directory.glob("*/*")]) if role in _ROLE_WORDS else ()
+    ):
+        words = re.split(r"[^a-z]+", str(path.relative_to(directory)).casefold())
         if not path.is_file() or set(words).isdisjoint(_ROLE_WORDS[role]):
             continue
         for split, names in _SPLITS.items():
@@ -339,7 +341,7 @@ def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[st
     )
 
 
-def read_cranfield(folder: Path) -> Collection:
+def read_cranfield(directory: Path) -> Collection:
     """Reads the Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
     The qrels number the queries from 1 to 225 in the order of `cran.qry`. The IDs in `cran.qry` are
@@ -352,15 +354,15 @@ def read_cranfield(folder: Path) -> Collection:
     """
     documents = {
         str(number): " ".join(text.split())
-        for number, text in _records(folder / "cran.all.1400", ("T", "W"))
+        for number, text in _records(directory / "cran.all.1400", ("T", "W"))
     }
     queries = {
         str(number): " ".join(text.split())
-        for number, (_, text) in enumerate(_records(folder / "cran.qry", ("W",)), start=1)
+        for number, (_, text) in enumerate(_records(directory / "cran.qry", ("W",)), start=1)
     }
     qrels = {
         query: {document: int(grade > 0) for document, grade in grades.items()}
-        for query, grades in read_qrels(folder / "cranqrel").items()
+        for query, grades in read_qrels(directory / "cranqrel").items()
     }
     return Collection(documents, queries, qrels)
 

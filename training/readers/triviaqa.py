@@ -69,7 +69,7 @@ def read_documents(
         ValueError: If the file is invalid, or if a document is missing, not UTF-8, or outside the
             directory of documents. The message contains the file and the question.
     """
-    evidence = _evidence_folder(path)
+    evidence = _evidence_directory(path)
     examples = []
     for question in _questions(content, path, labeled, bad):
         for page in question.pages:
@@ -153,7 +153,7 @@ def _offsets_before_lowering(text: str, start: int, end: int) -> tuple[int, int]
 
 
 class _Page(NamedTuple):
-    folder: str
+    directory: str
     name: str
     key: str
 
@@ -212,7 +212,7 @@ def _answers(datum: Any, labeled: bool, where: str) -> tuple[tuple[str, ...], tu
 
 
 def _pages(datum: Any, id: str, domain: str, is_verified: bool, where: str) -> Iterator[_Page]:
-    for list_name, folder in _LISTS.items():
+    for list_name, directory in _LISTS.items():
         pages = json_field(datum, list_name, list, where) if list_name in datum else []
         for number, page in enumerate(pages, start=1):
             place = f"{where}, {list_name} {number}"
@@ -224,17 +224,17 @@ def _pages(datum: Any, id: str, domain: str, is_verified: bool, where: str) -> I
             )
             if is_part:
                 name = json_field(page, "Filename", str, place)
-                yield _Page(folder, name, id if domain == "Wikipedia" else f"{id}--{name}")
+                yield _Page(directory, name, id if domain == "Wikipedia" else f"{id}--{name}")
 
 
-def _evidence_folder(path: Path) -> Path:
+def _evidence_directory(path: Path) -> Path:
     """Returns the directory of the documents.
 
     Raises:
         ValueError: If it is not found. The message lists the searched paths.
     """
-    folder = path.absolute().parent
-    places = [folder.parent / "evidence", folder / "evidence"]
+    directory = path.absolute().parent
+    places = [directory.parent / "evidence", directory / "evidence"]
     for place in places:
         if place.is_dir():
             return place
@@ -250,20 +250,20 @@ def _document(evidence: Path, page: _Page, where: str) -> str:
     Raises:
         ValueError: If it is missing, not UTF-8, or outside the directory of documents.
     """
-    folder = (evidence / page.folder).resolve()
+    directory = (evidence / page.directory).resolve()
     name = f"{where}: its document {excerpt(page.name)}"
     try:
-        file = (folder / page.name).resolve()
-        is_inside, is_file = file.is_relative_to(folder), file.is_file()
+        file = (directory / page.name).resolve()
+        is_inside, is_file = file.is_relative_to(directory), file.is_file()
         text = file.read_text(encoding="utf-8") if is_inside and is_file else ""
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not UTF-8: {error}") from error
     except (OSError, ValueError) as error:  # ValueError if no file can have this name
         raise ValueError(f"{name} cannot be read: {error}") from error
     if not is_inside:
-        raise ValueError(f"{name} must be in {folder}")
+        raise ValueError(f"{name} must be in {directory}")
     if not is_file:
-        raise ValueError(f"{name} does not exist in {folder}")
+        raise ValueError(f"{name} does not exist in {directory}")
     return text
 
 

@@ -52,14 +52,14 @@ def application(server: ModelServer, *, is_local: bool = True, api_key: str = ""
     answer = Starlette(routes=routes, exception_handlers=handlers)
 
     async def answer_own_clients(scope: Scope, receive: Receive, send: Send) -> None:
-        error = _refusal(scope, is_local, api_key) if scope["type"] == "http" else None
+        error = _rejection(scope, is_local, api_key) if scope["type"] == "http" else None
         own = answer if error is None else _write_error(scope["path"], error)
         await own(scope, receive, send)
 
     return answer_own_clients
 
 
-def _refusal(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError | None:
+def _rejection(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError | None:
     """Returns the error for a request from another site's page, or without the API key."""
     if reason := _reason_against_page(scope, is_local):
         return RejectedRequestError(403, reason)

@@ -55,12 +55,12 @@ class Embeddings:
     Args:
         vectors: Embeddings, float32 `(inputs, dimensions)`.
         num_tokens: Number of tokens that the model read, including special tokens.
-        cut: The indices of truncated inputs.
+        truncated: The indices of truncated inputs.
     """
 
     vectors: np.ndarray
     num_tokens: int
-    cut: list[int]
+    truncated: list[int]
 
 
 def read_inputs(max_rows: int) -> Any:
@@ -128,18 +128,21 @@ async def embed(
         )
     server.check_size(len(inputs), dimensions * options.bytes_per_number)
     vectors: list[Any] = [None] * len(inputs)
-    num_tokens, cut = 0, []
+    num_tokens, truncated = 0, []
     text_indices = [index for index, one in enumerate(inputs) if isinstance(one, str)]
     id_indices = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
     length = model.limits.sequence_length
     if id_indices:
         rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in id_indices]
         _check_ids(rows, id_indices, model, field)
-        cut = [index for index, row in zip(id_indices, rows, strict=True) if len(row) > length]
-        if cut and not options.truncate:
+        truncated = [
+            index for index, row in zip(id_indices, rows, strict=True) if len(row) > length
+        ]
+        if truncated and not options.truncate:
             raise RequestError(
-                f"{field}: {model.limits.description}. Received: {len(inputs[cut[0]])} token ids "
-                f"({field}[{cut[0]}])",
+                f"{field}: {model.limits.description}. Received: {len(inputs[truncated[0]])} token "
+                "ids "
+                f"({field}[{truncated[0]}])",
                 field,
             )
         rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
@@ -152,11 +155,11 @@ async def embed(
     if text_indices:
         rows = [{"text": inputs[index]} for index in text_indices]
         answers, cut_rows = await server.answer_texts(request, model, rows, field, options.truncate)
-        cut += [text_indices[row] for row in cut_rows]
+        truncated += [text_indices[row] for row in cut_rows]
         num_tokens += sum(min(length, answer["num_tokens"]) for answer in answers)
         for index, answer in zip(text_indices, answers, strict=True):
             vectors[index] = answer["embedding"]
-    return Embeddings(_scaled(np.array(vectors, "float32"), options), num_tokens, sorted(cut))
+    return Embeddings(_scaled(np.array(vectors, "float32"), options), num_tokens, sorted(truncated))
 
 
 def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:

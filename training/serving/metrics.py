@@ -16,7 +16,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _CutRows:
+class _TruncatedRows:
     """A counter of truncated examples per model."""
 
     values: dict[str, Callable[[], int]]
@@ -59,7 +59,7 @@ class Metrics:
             ["model"],
             registry=self.registry,
         )
-        self._cut = _CutRows({})
+        self._cut = _TruncatedRows({})
         self.registry.register(self._cut)
 
     def _histogram(

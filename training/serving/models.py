@@ -60,8 +60,8 @@ class TextLimits:
 
         Returns:
             A dict for each example. `num_tokens` is the number of tokens, including special tokens.
-            With choices, it counts the longest choice. `is_cut` is whether the model truncates the
-            example.
+            With choices, it counts the longest choice. `is_truncated` is whether the model
+            truncates the example.
         """
         texts = [_texts(row) for row in rows]
         flat = list(itertools.chain.from_iterable(texts))
@@ -72,10 +72,10 @@ class TextLimits:
         first, *others = lengths
         special = num_special_tokens(self.tokenizer, 2 if others else 1)
         num_tokens = first + max(others, default=0) + special
-        is_cut = self.sequence_length is not None and num_tokens > self.sequence_length
+        is_truncated = self.sequence_length is not None and num_tokens > self.sequence_length
         if self.max_text_bytes is not None:
-            is_cut |= any(len(text.encode()) > self.max_text_bytes for text in texts)
-        return {"num_tokens": num_tokens, "is_cut": is_cut}
+            is_truncated |= any(len(text.encode()) > self.max_text_bytes for text in texts)
+        return {"num_tokens": num_tokens, "is_cut": is_truncated}
 
 
 def _texts(row: Row) -> list[str]:

@@ -306,7 +306,7 @@ class ModelServer:
             RequestError: If an example is too long and `truncate` is false.
         """
         answers = await self.compute(request, model, COUNTED, rows)
-        return answers, self.check_cut(model, answers, field, truncate)
+        return answers, self.check_truncated(model, answers, field, truncate)
 
     def check_size(self, rows: int, bytes_per_row: int) -> None:
         """Checks before the computation that the response cannot be too large.
@@ -323,7 +323,7 @@ class ModelServer:
                 f"{MAX_BYTES_OF_ANSWER // bytes_per_row} examples",
             )
 
-    def check_cut(
+    def check_truncated(
         self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
     ) -> list[int]:
         """Returns the indices of the truncated examples, given the results of `TextLimits.count`.

@@ -90,7 +90,7 @@ def _routes(server: ModelServer) -> list[Route]:
         "/rerank": api.rerank,
         "/tokenize": api.tokenize,
         "/decode": api.decode,
-        **dict.fromkeys(_UNSUPPORTED, _refuse),
+        **dict.fromkeys(_UNSUPPORTED, _reject),
         "/": api.infer,
     }
 
@@ -195,7 +195,7 @@ class _Api:
                 inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
             ),
         )
-        return await respond(lambda: encode_json(answer.vectors), answer.cut)
+        return await respond(lambda: encode_json(answer.vectors), answer.truncated)
 
     async def similarity(self, request: Request, payload: Row) -> Response:
         """Computes the similarity between one sentence and other sentences."""
@@ -224,7 +224,7 @@ class _Api:
         )
         return await respond(
             lambda: encode_json(answer.vectors[1:] @ answer.vectors[0]),
-            answer.cut,
+            answer.truncated,
         )
 
     async def predict(self, request: Request, payload: Row) -> Response:
@@ -259,7 +259,7 @@ class _Api:
         pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
         if model.predict_method == "choose":
             counts = await asyncio.to_thread(model.limits.count, pairs)
-            cut = self._server.check_cut(model, counts, "texts", options["truncate"])
+            cut = self._server.check_truncated(model, counts, "texts", options["truncate"])
             row = {"text": query, CHOICES: texts}
             (answer,) = await self._server.answer_choices(request, model, [row])
             scores = _scores(answer, options)
@@ -498,7 +498,7 @@ def _check_direction(options: Row, model: LoadedModel) -> None:
         )
 
 
-async def _refuse(request: Request, payload: Row) -> Response:
+async def _reject(request: Request, payload: Row) -> Response:
     path = "/" + request.url.path.rpartition("/")[2]
     raise RejectedRequestError(
         424, f"{path} is not supported because no model has {_UNSUPPORTED[path]}"

@@ -24,8 +24,8 @@ from keras_bert.checkpoints.config_fields import (
     with_zero_segments,
     write_config,
 )
+from keras_bert.checkpoints.directories import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.layouts import backbone_layout, disassemble, zero_segments
 from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.config import BertConfig
@@ -61,30 +61,30 @@ _UNKNOWN_TO_TF1 = (
 )
 
 
-def detect_release(folder: Path) -> TF1Release | None:
+def detect_release(directory: Path) -> TF1Release | None:
     """Detects the release in a directory by its files. Returns `None` if it has no release."""
     for release in TF1_RELEASES:
-        if release.config_file and (folder / release.config_file).exists():
+        if release.config_file and (directory / release.config_file).exists():
             return release
-    return _ELECTRA_RELEASE if any(folder.glob("*.index")) else None
+    return _ELECTRA_RELEASE if any(directory.glob("*.index")) else None
 
 
-def open_folder(folder: Path, release: TF1Release) -> Checkpoint:
+def open_directory(directory: Path, release: TF1Release) -> Checkpoint:
     """Opens a checkpoint in a release's format. The prefix of its files may differ."""
     if release.config_file is None:
-        config = _electra_config(TensorFlowCheckpoint(_find_prefix(folder, release)), folder)
+        config = _electra_config(TensorFlowCheckpoint(_find_prefix(directory, release)), directory)
     else:
-        path = folder / release.config_file
+        path = directory / release.config_file
         fields = {"layer_norm_eps": LAYER_NORM_EPSILON, **read_json(path)}
         config = read_config(release.config, fields, path, release.activations)
     return Checkpoint(
         format="google_tf1",
-        folder=folder,
+        directory=directory,
         config=config,
         backbone_layout=backbone_layout(release, config),
         head_layouts=release.heads,
-        open_tensors=lambda: _open_tensors(_find_prefix(folder, release), config),
-        open_tokenizer=lambda: read_tokenizer(folder),
+        open_tensors=lambda: _open_tensors(_find_prefix(directory, release), config),
+        open_tokenizer=lambda: read_tokenizer(directory),
     )
 
 
@@ -94,12 +94,12 @@ def _open_tensors(prefix: Path, config: BertConfig) -> TensorFlowCheckpoint:
     return TensorFlowCheckpoint(prefix)
 
 
-def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig:
+def _electra_config(variables: TensorFlowCheckpoint, directory: Path) -> BertConfig:
     """Infers a discriminator's architecture from the shapes of its variables."""
     layers = [match for name in variables.names() if (match := _ELECTRA_LAYER.fullmatch(name))]
     if not layers:
         raise CheckpointError(
-            f"{folder} has a TensorFlow checkpoint, but neither {' nor '.join(_CONFIG_FILES)}, "
+            f"{directory} has a TensorFlow checkpoint, but neither {' nor '.join(_CONFIG_FILES)}, "
             "nor ELECTRA's variables (electra/encoder/layer_0/…)."
         )
     vocabulary_size, embedding_dim = variables.shape("electra/embeddings/word_embeddings")
@@ -115,17 +115,17 @@ def _electra_config(variables: TensorFlowCheckpoint, folder: Path) -> BertConfig
         "type_vocab_size": variables.shape("electra/embeddings/token_type_embeddings")[0],
         "hidden_act": "gelu",
     }
-    return read_config(_ELECTRA_RELEASE.config, fields, folder, _ELECTRA_RELEASE.activations)
+    return read_config(_ELECTRA_RELEASE.config, fields, directory, _ELECTRA_RELEASE.activations)
 
 
-def _find_prefix(folder: Path, release: TF1Release) -> Path:
-    prefixes = sorted(path.with_suffix("") for path in folder.glob("*.index"))
-    if folder / release.prefix in prefixes:
-        return folder / release.prefix
+def _find_prefix(directory: Path, release: TF1Release) -> Path:
+    prefixes = sorted(path.with_suffix("") for path in directory.glob("*.index"))
+    if directory / release.prefix in prefixes:
+        return directory / release.prefix
     if len(prefixes) != 1:
         names = ", ".join(prefix.name for prefix in prefixes) or "no checkpoint"
         raise CheckpointError(
-            f"{folder} must contain {release.prefix}.index, or exactly one checkpoint with a "
+            f"{directory} must contain {release.prefix}.index, or exactly one checkpoint with a "
             f"different name. Received: {names}"
         )
     return prefixes[0]
@@ -191,7 +191,7 @@ def save_google_tf1(
                 save_vocabulary(tokenizer["vocabulary"], temporary / VOCABULARY_FILE)
         elif tokenizer is not None:
             (temporary / RELEASED_MODEL_FILE).write_bytes(decode_model(tokenizer))
-        written = open_folder(temporary, release)
+        written = open_directory(temporary, release)
         architecture = with_zero_segments(release.config, backbone.config)
         written.check_written(architecture, heads or {}, tokenizer)
         if tokenizer is not None:
@@ -214,13 +214,13 @@ def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
     raise CheckpointError(f"No TF1 release can represent this architecture: {requirements}.")
 
 
-def _check_no_other(folder: Path, release: TF1Release) -> None:
+def _check_no_other(directory: Path, release: TF1Release) -> None:
     for name in (*_CONFIG_FILES, _OTHER_CONFIG_FILE):
-        if name != release.config_file and (folder / name).exists():
+        if name != release.config_file and (directory / name).exists():
             kind = "a different format" if name == _OTHER_CONFIG_FILE else "a different family"
             raise CheckpointError(
                 f"preset_dir must not contain {name} ({kind}), because it would be loaded instead. "
-                f"Received: {folder}. Choose another directory."
+                f"Received: {directory}. Choose another directory."
             )
 
 
@@ -240,9 +240,9 @@ def _collect_tensors(
     tensors = {
         name: value
         for layout, values in layouts
-        for ours, weight in values.items()
+        for weight_name, weight in values.items()
         for name, value in disassemble(
-            layout[ours], weights.to_numpy(weight).astype(np.float32, copy=False)
+            layout[weight_name], weights.to_numpy(weight).astype(np.float32, copy=False)
         )
     }
     if needs_zero_segments(release.config, backbone.config):

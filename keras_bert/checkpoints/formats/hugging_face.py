@@ -22,8 +22,8 @@ from keras_bert.checkpoints.config_fields import (
     with_zero_segments,
     write_config,
 )
+from keras_bert.checkpoints.directories import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.errors import CheckpointError, check_same
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.layouts import backbone_layout, disassemble, zero_segments
 from keras_bert.checkpoints.model_card import CARD_FILE, model_card
 from keras_bert.checkpoints.tensors import (
@@ -80,9 +80,9 @@ _WITHOUT_POOLER = (
 )
 
 
-def open_folder(folder: Path) -> Checkpoint:
+def open_directory(directory: Path) -> Checkpoint:
     """Opens a checkpoint in the Hugging Face format."""
-    path = folder / CONFIG_FILE
+    path = directory / CONFIG_FILE
     fields = read_json(path)
     family = _family(fields, path)
     config = read_config(family.config, fields, path, ACTIVATIONS)
@@ -92,24 +92,24 @@ def open_folder(folder: Path) -> Checkpoint:
     head_layouts = _head_layouts(fields, family, config.causal)
     class_names = _class_names(fields, path)
     num_outputs = len(class_names) if class_names else fields.get("num_labels", 2)
-    activation, unsupported = _activation(fields, num_outputs, folder)
+    activation, unsupported = _activation(fields, num_outputs, directory)
     is_multi_label = fields.get("problem_type") == _MULTI_LABEL or num_outputs != 1
     is_multi_label &= activation == "Sigmoid"
     is_second_class = num_outputs == 1 and activation == "Sigmoid" and not is_multi_label
     if is_second_class and "classifier" in head_layouts:
         class_names = None  # The file only has a name for the second class.
         head_layouts["classifier"] = {
-            ours: dataclasses.replace(stored, second_of_two=True)
-            for ours, stored in head_layouts["classifier"].items()
+            weight_name: dataclasses.replace(stored, second_of_two=True)
+            for weight_name, stored in head_layouts["classifier"].items()
         }
     return Checkpoint(
         format="hugging_face",
-        folder=folder,
+        directory=directory,
         config=config,
         backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
         head_layouts=head_layouts,
-        open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scopes)),
-        open_tokenizer=lambda: read_tokenizer(folder),
+        open_tensors=lambda: SafetensorsFiles(_locations(directory, family.scopes)),
+        open_tokenizer=lambda: read_tokenizer(directory),
         unsupported_heads={"classifier": unsupported} if unsupported else {},
         class_names=None if class_names == _placeholders(len(class_names or ())) else class_names,
         task=_multi_label_options(fields, path) if is_multi_label else None,
@@ -153,7 +153,7 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     return heads
 
 
-def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tuple[str, str]:
+def _activation(fields: Mapping[str, Any], num_outputs: Any, directory: Path) -> tuple[str, str]:
     """Returns the PyTorch activation for a classifier's outputs, and an error message.
 
     The activation is specified by the files for sentence-transformers, and otherwise is the default
@@ -164,11 +164,12 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
         problem == _SINGLE_LABEL and num_outputs == 1
     ):
         raise CheckpointError(
-            f"{folder / CONFIG_FILE}: problem_type must be 'regression', {_SINGLE_LABEL!r} (for 2 "
+            f"{directory / CONFIG_FILE}: problem_type must be 'regression', {_SINGLE_LABEL!r} (for "
+            "2 "
             f"outputs or more), {_MULTI_LABEL!r} or absent. Received: {problem!r} for "
             f"{num_outputs} outputs"
         )
-    activation = sentence_transformers.output_activation(folder, fields)
+    activation = sentence_transformers.output_activation(directory, fields)
     if num_outputs == 1:
         activation = activation or ("Identity" if problem == "regression" else "Sigmoid")
         is_supported = activation in ("Identity", "Sigmoid")
@@ -218,16 +219,16 @@ def _placeholders(num_classes: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{index}" for index in range(num_classes))
 
 
-def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
+def _locations(directory: Path, scopes: Sequence[str]) -> dict[str, Location]:
     """Locates the tensors by name, without scopes and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
-    for path, expected_names in _weight_files(folder).items():
+    for path, expected_names in _weight_files(directory).items():
         with open_safetensors(path) as file:
             stored_names = list(file.keys())
         absent = sorted(expected_names - set(stored_names))
         if absent:
             raise CheckpointError(
-                f"{folder / INDEX_FILE}: weight_map must assign each tensor to the file that "
+                f"{directory / INDEX_FILE}: weight_map must assign each tensor to the file that "
                 f"contains it. Received: {absent[0]!r} for {path.name}"
                 + (f" and {len(absent) - 1} more" if absent[1:] else "")
             )
@@ -247,13 +248,13 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
     return locations
 
 
-def _weight_files(folder: Path) -> dict[Path, set[str]]:
+def _weight_files(directory: Path) -> dict[Path, set[str]]:
     """Finds the weight files and the tensors that an index assigns to each file."""
-    if (folder / WEIGHTS_FILE).exists():
-        return {folder / WEIGHTS_FILE: set()}
-    if not (folder / INDEX_FILE).exists():
-        raise CheckpointError(_no_weights(folder))
-    index = folder / INDEX_FILE
+    if (directory / WEIGHTS_FILE).exists():
+        return {directory / WEIGHTS_FILE: set()}
+    if not (directory / INDEX_FILE).exists():
+        raise CheckpointError(_no_weights(directory))
+    index = directory / INDEX_FILE
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise CheckpointError(f"{index}: weight_map must map each tensor to its file.")
@@ -266,21 +267,21 @@ def _weight_files(folder: Path) -> dict[Path, set[str]]:
                 f"{index}: weight_map must only contain names of .safetensors files in the same "
                 f"directory. Received: {name!r}"
             )
-    return {folder / name: tensors[name] for name in sorted(tensors)}
+    return {directory / name: tensors[name] for name in sorted(tensors)}
 
 
-def _no_weights(folder: Path) -> str:
-    message = f"{folder} has neither {WEIGHTS_FILE} nor {INDEX_FILE}."
+def _no_weights(directory: Path) -> str:
+    message = f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}."
     others = sorted(
         path.name
-        for path in folder.iterdir()
+        for path in directory.iterdir()
         if path.suffix in (".bin", ".pt", ".pth", ".h5", ".msgpack")
     )
     hint = f" Found {', '.join(others)}." if others else ""
     return (
         f"{message}{hint} Only safetensors files are loaded, because PyTorch's pickles can execute "
         "code. If you trust the model, convert it with the transformers library: "
-        "`AutoModel.from_pretrained(...).save_pretrained(folder)`."
+        "`AutoModel.from_pretrained(...).save_pretrained(directory)`."
     )
 
 
@@ -360,7 +361,7 @@ def save_hugging_face(
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
         if text is not None:
             (temporary / CARD_FILE).write_text(text, "utf-8", "backslashreplace")
-        written = open_folder(temporary)
+        written = open_directory(temporary)
         names = tuple(class_names or ())
         written.check_written(
             with_zero_segments(family.config, backbone.config),
@@ -433,14 +434,14 @@ def _collect_tensors(
     scope = family.scope if family.classes[ending] else ""
     layout = backbone_layout(family.hugging_face, backbone.config)
     tensors: dict[str, np.ndarray[Any, Any]] = {}
-    for ours, weight in weights.backbone_weights(backbone).items():
-        is_pooler = ours in POOLER_WEIGHTS
+    for weight_name, weight in weights.backbone_weights(backbone).items():
+        is_pooler = weight_name in POOLER_WEIGHTS
         if is_pooler and (ending in _WITHOUT_POOLER or backbone.config.causal):
             continue
         if is_pooler and ending in family.poolers:
-            tensors |= _pooler_tensors(family, ending, {ours.rpartition(".")[2]: weight})
+            tensors |= _pooler_tensors(family, ending, {weight_name.rpartition(".")[2]: weight})
             continue
-        for name, value in disassemble(layout[ours], weights.to_numpy(weight)):
+        for name, value in disassemble(layout[weight_name], weights.to_numpy(weight)):
             tensors[scope + name] = value
     if needs_zero_segments(family.config, backbone.config):
         for name, value in zero_segments(family.hugging_face, backbone.config).items():
@@ -449,8 +450,10 @@ def _collect_tensors(
         if head == "pooler":
             tensors |= _pooler_tensors(family, ending, values)
             continue
-        for ours, weight in values.items():
-            tensors |= disassemble(family.hugging_face.heads[head][ours], weights.to_numpy(weight))
+        for weight_name, weight in values.items():
+            tensors |= disassemble(
+                family.hugging_face.heads[head][weight_name], weights.to_numpy(weight)
+            )
     return tensors
 
 
@@ -463,8 +466,8 @@ def _pooler_tensors(
         layout = hf_dense(family.poolers[ending])
     return {
         name: value
-        for ours, weight in values.items()
-        for name, value in disassemble(layout[ours], weights.to_numpy(weight))
+        for weight_name, weight in values.items()
+        for name, value in disassemble(layout[weight_name], weights.to_numpy(weight))
     }
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.directories import read_json
 from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.folders import read_json
 from keras_bert.checkpoints.layouts import backbone_layout
 from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.checkpoints.weights import check_file_size, to_numpy
@@ -39,9 +39,9 @@ TASK_WEIGHTS_FILE = "task.weights.h5"
 # KerasNLP is the former name of KerasHub.
 _PACKAGES = ("keras_hub", "keras_nlp")
 TOKENIZER_FILE = "tokenizer.json"
-_FOLDER = "assets/tokenizer"
-_WORDS, _PIECES = f"{_FOLDER}/vocabulary.txt", f"{_FOLDER}/vocabulary.spm"
-_TOKENS, _MERGES = f"{_FOLDER}/vocabulary.json", f"{_FOLDER}/merges.txt"
+_DIRECTORY = "assets/tokenizer"
+_WORDS, _PIECES = f"{_DIRECTORY}/vocabulary.txt", f"{_DIRECTORY}/vocabulary.spm"
+_TOKENS, _MERGES = f"{_DIRECTORY}/vocabulary.json", f"{_DIRECTORY}/merges.txt"
 ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
 """The files that tokenizers of these families may have."""
 
@@ -60,26 +60,26 @@ def is_keras_hub(fields: Mapping[str, Any]) -> bool:
     return "registered_name" in fields and "config" in fields
 
 
-def open_folder(folder: Path) -> Checkpoint:
+def open_directory(directory: Path) -> Checkpoint:
     """Opens a preset saved by KerasHub.
 
     The class name is only compared with the expected name, and never used to look up a class.
     """
-    path = folder / CONFIG_FILE
+    path = directory / CONFIG_FILE
     fields = read_json(path)
     family = _family(fields, path)
     config = _config(family, fields, path)
-    if task_class(folder) == f"{family.class_prefix}MaskedLM":
+    if task_class(directory) == f"{family.class_prefix}MaskedLM":
         config = config.replace(masked_lm_activation=_hub_models(family).masked_lm_activation)
-        _warn_about_epsilon(config, folder)
+        _warn_about_epsilon(config, directory)
     return Checkpoint(
         format="keras_hub",
-        folder=folder,
+        directory=directory,
         config=config,
         backbone_layout=backbone_layout(_hub_models(family), config),
         head_layouts=_hub_models(family).heads,
-        open_tensors=lambda: KerasHubWeights(folder, family, config),
-        open_tokenizer=lambda: read_tokenizer(folder),
+        open_tensors=lambda: KerasHubWeights(directory, family, config),
+        open_tokenizer=lambda: read_tokenizer(directory),
     )
 
 
@@ -107,7 +107,7 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
             f"{path}: num_inner_repetitions must be 1. Received: "
             f"{arguments['num_inner_repetitions']!r}"
         )
-    values = {ours: arguments[theirs] for ours, theirs in words.required.items()}
+    values = {name: arguments[key] for name, key in words.required.items()}
     if values.get("embedding_dim") == values["hidden_dim"] and "layer_sharing" not in words.fixed:
         values["embedding_dim"] = None
     try:
@@ -116,10 +116,11 @@ def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _warn_about_epsilon(config: BertConfig, folder: Path) -> None:
+def _warn_about_epsilon(config: BertConfig, directory: Path) -> None:
     if config.layer_norm_epsilon != MASKED_LM_EPSILON:
         warn(
-            f"{folder}: KerasHub's masked LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
+            f"{directory}: KerasHub's masked LM head has a LayerNorm epsilon of "
+            f"{MASKED_LM_EPSILON}, "
             f"but keras_bert uses the encoder's epsilon, {config.layer_norm_epsilon}. Logits "
             "differ slightly.",
         )
@@ -174,8 +175,8 @@ class KerasHubWeights:
     that does not match the architecture, raises `CheckpointError`.
     """
 
-    def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
-        self._path = folder / WEIGHTS_FILE
+    def __init__(self, directory: Path, family: Family, config: BertConfig) -> None:
+        self._path = directory / WEIGHTS_FILE
         self._hidden_dim = config.hidden_dim
         if self._path.exists():
             check_file_size(config, self._path.stat().st_size, self._path)
@@ -190,7 +191,7 @@ class KerasHubWeights:
             for name in stored.names
             if name not in elsewhere
         }
-        self._weights |= _task_weights(family, backbone, folder)
+        self._weights |= _task_weights(family, backbone, directory)
 
     def names(self) -> Collection[str]:
         return self._weights.keys()
@@ -217,7 +218,7 @@ class KerasHubWeights:
 def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) -> Any:
     """Creates a randomly initialized KerasHub encoder."""
     words = _hub_models(family).config.required
-    arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
+    arguments = {key: getattr(config, name) for name, key in words.items()}
     if "embedding_dim" in arguments:
         arguments["embedding_dim"] = config.embedding_width
     return getattr(import_keras_hub().models, f"{family.class_prefix}Backbone")(
@@ -232,19 +233,19 @@ def _find(model: Any, name: str) -> Any:
     return model
 
 
-def task_class(folder: Path) -> str | None:
+def task_class(directory: Path) -> str | None:
     """Returns the class name of the task in a preset, or `None` if it has only an encoder."""
-    path = folder / TASK_FILE
-    if not path.exists() or not (folder / TASK_WEIGHTS_FILE).exists():
+    path = directory / TASK_FILE
+    if not path.exists() or not (directory / TASK_WEIGHTS_FILE).exists():
         return None
     return str(read_json(path).get("registered_name")).rpartition(">")[2]
 
 
-def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]:
-    name = task_class(folder)
+def _task_weights(family: Family, backbone: Any, directory: Path) -> dict[str, Any]:
+    name = task_class(directory)
     if name is None:
         return {}
-    path, weights = folder / TASK_FILE, folder / TASK_WEIGHTS_FILE
+    path, weights = directory / TASK_FILE, directory / TASK_WEIGHTS_FILE
     heads = {
         f"{family.class_prefix}TextClassifier": ("classifier", "pooler"),
         f"{family.class_prefix}MaskedLM": ("masked_lm",),
@@ -299,28 +300,28 @@ def import_keras_hub() -> Any:
     return keras_hub
 
 
-def read_tokenizer(folder: Path) -> dict[str, Any] | None:
+def read_tokenizer(directory: Path) -> dict[str, Any] | None:
     """Reads a preset's tokenizer config. Returns `None` if it has no tokenizer."""
-    path = folder / TOKENIZER_FILE
-    if not path.exists() or not any((folder / name).exists() for name in ASSETS):
+    path = directory / TOKENIZER_FILE
+    if not path.exists() or not any((directory / name).exists() for name in ASSETS):
         return None
     fields = read_json(path)
     name = str(fields.get("registered_name")).rpartition(">")[2]
     if name == "RobertaTokenizer":
         arguments = check_class(fields, name, path)
         prefix = bool(arguments.get("add_prefix_space", False))
-        return read_byte_pair(folder / _TOKENS, folder / _MERGES, prefix)
+        return read_byte_pair(directory / _TOKENS, directory / _MERGES, prefix)
     if name == "AlbertTokenizer":
         check_class(fields, name, path)
         # KerasHub does not normalize text before the SentencePiece model.
-        return read_sentence_piece(folder / _PIECES)
+        return read_sentence_piece(directory / _PIECES)
     if name in _WORDPIECE_CLASSES:
-        return _wordpiece(check_class(fields, name, path), path, folder)
+        return _wordpiece(check_class(fields, name, path), path, directory)
     choices = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))
     raise CheckpointError(f"{path}: registered_name must be one of {choices}. Received: {name!r}")
 
 
-def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[str, Any]:
+def _wordpiece(arguments: Mapping[str, Any], path: Path, directory: Path) -> dict[str, Any]:
     lowercase = arguments.get("lowercase")
     if not isinstance(lowercase, bool):
         raise CheckpointError(f"{path}: lowercase must be true or false. Received: {lowercase!r}")
@@ -332,7 +333,7 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
     strips = bool(arguments.get("strip_accents")) and not lowercase
     in_text = bool(arguments.get("special_tokens_in_strings"))
     return {
-        "vocabulary": list(load_vocabulary(folder / _WORDS)),
+        "vocabulary": list(load_vocabulary(directory / _WORDS)),
         "lowercase": lowercase,
         **({"strip_accents": True} if strips else {}),
         **({"special_tokens_in_text": True} if in_text else {}),

@@ -10,8 +10,8 @@ from typing import Any
 
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.directories import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.tensors import (
     Location,
     SafetensorsFiles,
@@ -87,7 +87,9 @@ def save_preset(
             write_tokenizer(temporary, tokenizer, backbone.config.max_sequence_length)
         if task is not None:
             write_json(temporary / TASK_FILE, task)
-        open_folder(temporary).check_written(backbone.config, heads or {}, tokenizer, class_names)
+        open_directory(temporary).check_written(
+            backbone.config, heads or {}, tokenizer, class_names
+        )
 
 
 def is_preset_config(fields: Mapping[str, Any]) -> bool:
@@ -95,9 +97,9 @@ def is_preset_config(fields: Mapping[str, Any]) -> bool:
     return fields.get("format") == FORMAT
 
 
-def open_folder(folder: Path) -> Checkpoint:
+def open_directory(directory: Path) -> Checkpoint:
     """Opens a preset of this package."""
-    path, task_path = folder / CONFIG_FILE, folder / TASK_FILE
+    path, task_path = directory / CONFIG_FILE, directory / TASK_FILE
     fields = read_json(path)
     version = fields.get("format_version")
     if version != FORMAT_VERSION:
@@ -108,14 +110,14 @@ def open_folder(folder: Path) -> Checkpoint:
     config = _config(fields, path)
     return Checkpoint(
         format=FORMAT,
-        folder=folder,
+        directory=directory,
         config=config,
         backbone_layout={
             name: StoredTensor((name,)) for name in weights.backbone_weight_shapes(config)
         },
         head_layouts=_head_layouts(fields, path),
-        open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
-        open_tokenizer=lambda: read_tokenizer(folder),
+        open_tensors=lambda: SafetensorsFiles(_locations(directory / WEIGHTS_FILE)),
+        open_tokenizer=lambda: read_tokenizer(directory),
         num_tokens=fields.get("num_tokens"),
         class_names=_class_names(fields, path),
         task=_task(task_path) if task_path.exists() else None,

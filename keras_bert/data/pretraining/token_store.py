@@ -45,22 +45,22 @@ class TokenStoreWriter:
     Example:
 
     >>> from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
-    >>> folder = getfixture("tmp_path") / "store"
-    >>> with TokenStoreWriter(folder) as writer:
+    >>> directory = getfixture("tmp_path") / "store"
+    >>> with TokenStoreWriter(directory) as writer:
     ...     writer.add_sentences([[7, 8], [9]])
     ...     writer.end_document()
-    >>> TokenStore(folder)[0][1].tolist()
+    >>> TokenStore(directory)[0][1].tolist()
     [9]
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._folder = Path(path)
-        if self._folder.exists():
-            raise FileExistsError(f"{self._folder} already exists.")
-        make_directory(self._folder.parent)
+        self._directory = Path(path)
+        if self._directory.exists():
+            raise FileExistsError(f"{self._directory} already exists.")
+        make_directory(self._directory.parent)
         # The files must be closed before the directory is renamed.
         self._exits = contextlib.ExitStack()
-        self._partial = self._exits.enter_context(atomic_path(self._folder))
+        self._partial = self._exits.enter_context(atomic_path(self._directory))
         self._partial.mkdir()
         self._tokens, self._sentences, self._documents = (
             self._create(name) for name in (_TOKENS, _SENTENCES, _DOCUMENTS)

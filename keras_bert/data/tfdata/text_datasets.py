@@ -186,7 +186,7 @@ def _num_rows(rows: _Rows) -> int:
     return len(rows["text"])
 
 
-def _cut(rows: _Rows, start: int, stop: int | None) -> _Rows:
+def _slice(rows: _Rows, start: int, stop: int | None) -> _Rows:
     return {name: column[start:stop] for name, column in rows.items()}
 
 
@@ -222,9 +222,9 @@ def _regroup(chunks: Iterable[_Rows], sizes: Iterator[int]) -> Iterator[_Rows]:
             continue
         rows, start = _concatenate(waiting), 0
         while start + size <= _num_rows(rows):
-            yield _cut(rows, start, start + size)
+            yield _slice(rows, start, start + size)
             start, size = start + size, next(sizes)
-        waiting = [_cut(rows, start, None)]
+        waiting = [_slice(rows, start, None)]
     if any(map(_num_rows, waiting)):
         yield _concatenate(waiting)
 

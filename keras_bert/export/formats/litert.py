@@ -20,10 +20,10 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
 
     # LiteRT cannot insert an axis into a tensor of unknown shape.
     function, _ = network_function(task, length=options.sequence_length)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
         # Converting a SavedModel preserves the names of inputs and outputs.
-        save_signatures({"logits": function.get_concrete_function()}, Path(folder))
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        save_signatures({"logits": function.get_concrete_function()}, Path(directory))
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory)
         if options.dtype == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         path.write_bytes(converter.convert())

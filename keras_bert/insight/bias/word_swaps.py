@@ -88,7 +88,7 @@ class Swapper:
             if replacement is None:
                 return match[0]
             replacements.append(replacement)
-            return _written_alike(match, replacement.replacement)
+            return _match_case(match, replacement.replacement)
 
         parts = [text] if isinstance(text, str) else text
         swapped = as_text([self._pattern.sub(replace, part) for part in parts])
@@ -107,7 +107,7 @@ class Swapper:
         return Replacement(line[index], line[other], index, len(line))
 
 
-def _written_alike(match: re.Match[str], other: str) -> str:
+def _match_case(match: re.Match[str], other: str) -> str:
     """Returns the other word, with the matched word's capitalization and a correct article."""
     article, space, word = match.groups()
     if word.islower():

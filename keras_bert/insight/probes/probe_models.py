@@ -345,11 +345,11 @@ def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray
     from scipy.stats import rankdata
 
     # Ranks start at 1, so the mean of n ranks is (n + 1) / 2.
-    ours, theirs = (
+    left, right = (
         rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (predictions, target)
     )
-    norms = np.sqrt((ours**2).sum(axis=-1) * (theirs**2).sum(axis=-1))
-    return np.asarray((ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12))
+    norms = np.sqrt((left**2).sum(axis=-1) * (right**2).sum(axis=-1))
+    return np.asarray((left * right).sum(axis=-1) / np.maximum(norms, 1e-12))
 
 
 def _num_right_edges(predictions: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:

@@ -227,8 +227,8 @@ def _windowed_attention(
     blocks = WindowBlocks.from_length(length_of(query), options.window, options.causal)
     cut = (
         blocks.split_into_blocks(query),
-        blocks.cut_with_neighbors(key),
-        blocks.cut_with_neighbors(value),
+        blocks.split_with_neighbors(key),
+        blocks.split_with_neighbors(value),
     )
     block_options = dataclasses.replace(options, window=None, causal=False, max_length=None)
     return blocks.merge_blocks(_compute(cut, BatchLayout(), [mask], block_options))

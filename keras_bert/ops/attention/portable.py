@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import apply_mask
-from keras_bert.ops.reference import portable_dropout
+from keras_bert.ops.reference import reference_dropout
 
 # Either the result of one matmul, `(batch, length, 3, heads, head_dim)`, or three tensors `(batch,
 # length, heads, head_dim)`. In three tensors, keys and values may have fewer heads. One tensor can
@@ -63,7 +63,7 @@ def attention_with_scores(
     alone = scores.shape[-1] == 1
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
     probabilities = ops.cast(probabilities, query.dtype)
-    dropped = portable_dropout(probabilities, dropout, seed=seed)
+    dropped = reference_dropout(probabilities, dropout, seed=seed)
     return to_tokens_first(ops.matmul(dropped, value)), probabilities
 
 

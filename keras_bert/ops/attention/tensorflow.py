@@ -173,7 +173,7 @@ def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> T
         context, *_ = _attend(dropout, chunk(index))
         return index + 1, _with_chunk(contexts, index, context)
 
-    (contexts,) = _for_each(number, attend, tf.zeros_like(_cut(inputs.queries, number)))
+    (contexts,) = _for_each(number, attend, tf.zeros_like(_split(inputs.queries, number)))
     return _joined(contexts, tf.shape(inputs.queries)[2])
 
 
@@ -182,7 +182,7 @@ def _gradients_in_chunks(
 ) -> tuple[Tensor, ...]:
     """Computes the gradients chunk by chunk, recomputing the probabilities."""
     number, chunk = _chunks(inputs, masks_queries)
-    upstream_chunks = _cut(upstream, number)
+    upstream_chunks = _split(upstream, number)
 
     def add_gradients(
         index: Tensor, query_grads: Tensor, key_grads: Tensor, value_grads: Tensor
@@ -206,8 +206,8 @@ def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Ten
     """Returns the number of chunks, and a function from a chunk's index to its inputs."""
     queries, keys, values, seed, mask = inputs
     number = (tf.shape(queries)[2] + CHUNK_SIZE - 1) // CHUNK_SIZE
-    query_chunks = _cut(queries, number)
-    mask_chunks = _cut(mask, number) if masks_queries else None
+    query_chunks = _split(queries, number)
+    mask_chunks = _split(mask, number) if masks_queries else None
 
     def chunk(index: Tensor) -> _Inputs:
         chunk_mask = mask if mask_chunks is None else mask_chunks[index]
@@ -223,7 +223,7 @@ def _for_each(number: Tensor, body: Callable[..., Any], *state: Tensor) -> tuple
     return tuple(state)
 
 
-def _cut(x: Tensor, number: Tensor) -> Tensor:
+def _split(x: Tensor, number: Tensor) -> Tensor:
     """Splits `(batch, heads, length, width)` into `(number, batch, heads, size, width)`."""
     batch, heads, length, width = tf.unstack(tf.shape(x))
     size = (length + number - 1) // number
@@ -232,7 +232,7 @@ def _cut(x: Tensor, number: Tensor) -> Tensor:
 
 
 def _joined(chunks: Tensor, length: Tensor) -> Tensor:
-    """Joins the chunks from `_cut` and removes the padding at the end."""
+    """Joins the chunks from `_split` and removes the padding at the end."""
     number, batch, heads, size, width = tf.unstack(tf.shape(chunks))
     x = tf.reshape(tf.transpose(chunks, (1, 2, 0, 3, 4)), (batch, heads, number * size, width))
     return x[:, :, :length]

@@ -93,9 +93,9 @@ def test_text_requests_are_measured(tmp_path, name):
     assert min(result.milliseconds) > 0
 
 
-def write_texts(folder):
+def write_texts(directory):
     """Writes texts of 3, 8, 3 and 5 tokens, and returns the options to benchmark them."""
-    texts, vocabulary = folder / "texts.txt", folder / "vocab.txt"
+    texts, vocabulary = directory / "texts.txt", directory / "vocab.txt"
     texts.write_text("cat\na mat is not a cat\nmat\na cat .\n")
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
     return {"texts": str(texts), "vocabulary": str(vocabulary), "steps": 2}

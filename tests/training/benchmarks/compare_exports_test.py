@@ -18,14 +18,14 @@ TEXTS = ["0 1 2", "3 4", "5 6 7 8 9", "a b", "c d 0 0", "1", "2 2 2", "9 8 7 6"]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exports")
+    directory = tmp_path_factory.mktemp("exports")
     classifier = make_classifier(class_names=["bad", "fair", "good"])
-    classifier.save(folder / "model.keras")
+    classifier.save(directory / "model.keras")
     labels = [answer["label"] for answer in classifier.classify(TEXTS)]
     labels[0] = next(name for name in classifier.class_names if name != labels[0])
-    with open(folder / "dev.csv", "w", newline="", encoding="utf-8") as file:
+    with open(directory / "dev.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "label"), *zip(TEXTS, labels, strict=True)])
-    return folder
+    return directory
 
 
 def test_compare_scores_and_times_exports(files, capsys):

@@ -35,9 +35,9 @@ def classifier():
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
     """The URL of a served model, and the list of all rows that it has received."""
-    folder = tmp_path_factory.mktemp("exported") / "1"
-    classifier.export(folder, warm_up=False)
-    answers, answered_rows = answers_of_saved_model(ServedModel(folder)), []
+    directory = tmp_path_factory.mktemp("exported") / "1"
+    classifier.export(directory, warm_up=False)
+    answers, answered_rows = answers_of_saved_model(ServedModel(directory)), []
 
     def compute(signature, rows):
         answered_rows.extend(rows)

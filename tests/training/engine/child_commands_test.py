@@ -20,10 +20,10 @@ def test_command_name_depends_on_the_package(monkeypatch):
 
 def test_logged_child_command_can_be_pasted(tmp_path, caplog):
     caplog.set_level(logging.INFO, "absl")
-    folder = tmp_path / "mrpc 1x32x1, 10 steps"
+    directory = tmp_path / "mrpc 1x32x1, 10 steps"
     with pytest.raises(subprocess.CalledProcessError) as error:
-        Cell(folder, ["training.pretrain", "--no_such_flag=a b"])()
-    announced = caplog.messages[0].removeprefix(f"{folder.name}: ")
+        Cell(directory, ["training.pretrain", "--no_such_flag=a b"])()
+    announced = caplog.messages[0].removeprefix(f"{directory.name}: ")
     assert shlex.split(announced)[1:] == error.value.cmd[1:]
     assert announced.startswith("python -m training.pretrain ")
 

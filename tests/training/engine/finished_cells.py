@@ -6,6 +6,6 @@ import json
 
 def finish(cell, results):
     """Writes the files that a cell's command leaves in its directory."""
-    cell.folder.mkdir(parents=True)
-    (cell.folder / "command.json").write_text(json.dumps(cell.record()))
-    (cell.folder / "results.json").write_text(json.dumps(results))
+    cell.directory.mkdir(parents=True)
+    (cell.directory / "command.json").write_text(json.dumps(cell.record()))
+    (cell.directory / "results.json").write_text(json.dumps(results))

@@ -43,9 +43,9 @@ program.run(main, HostOptions)
 """
 
 
-def run(folder, what, environment=None, flags=(), count=2):
+def run(directory, what, environment=None, flags=(), count=2):
     command = ("-c", PROGRAM, what, *flags, f"--host_timeout={TIMEOUT}")
-    return HostProcesses(command, count, folder, environment)
+    return HostProcesses(command, count, directory, environment)
 
 
 def test_single_process_does_not_wait():

@@ -30,8 +30,8 @@ def test_auto_selects_the_faster_precision(monkeypatch, accelerator, speedup, ex
 def test_resumed_run_keeps_its_precision(monkeypatch, tmp_path):
     choices = iter(["mixed_bfloat16", "float32"])
     monkeypatch.setattr(precision, "_fastest", lambda: next(choices))
-    folder = tmp_path / "run"
-    assert precision.resolve("auto", folder) == "mixed_bfloat16"
-    assert precision.resolve("auto", folder) == "mixed_bfloat16"
-    assert precision.resolve("float32", folder) == "float32"
+    directory = tmp_path / "run"
+    assert precision.resolve("auto", directory) == "mixed_bfloat16"
+    assert precision.resolve("auto", directory) == "mixed_bfloat16"
+    assert precision.resolve("float32", directory) == "float32"
     assert precision.resolve("auto", tmp_path / "other") == "float32"

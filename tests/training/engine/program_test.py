@@ -14,7 +14,7 @@ import pytest
 from absl import flags
 
 from tests.source_imports import ROOT
-from training.engine import config_flags, output_folder, program
+from training.engine import config_flags, output_directory, program
 from training.jobs.classification import ClassificationJob, FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
@@ -27,13 +27,13 @@ COMMANDS = sorted(
 # A command that locks a directory, then blocks in native code, so that Python cannot run.
 HOLDER = """
 import hashlib, signal, sys
-from training.engine import config_flags, output_folder, program
+from training.engine import config_flags, output_directory, program
 
 # If a shell runs the tests in the background, this process would otherwise ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main(arguments):
-    with output_folder.lock_output_dir(sys.argv[1]) as directory:
+    with output_directory.lock_output_dir(sys.argv[1]) as directory:
         (directory / "seed_1").mkdir(exist_ok=True)
         (directory / "seed_1" / "model.keras").touch()
         print("held", flush=True)
@@ -129,13 +129,14 @@ def test_failed_quiet_import_shows_its_output(tmp_path, monkeypatch, capfd):
 
 def test_output_dir_is_locked_by_one_process(holder, tmp_path):
     with pytest.raises(
-        output_folder.FolderInUseError, match=rf"{tmp_path} is in use by process {holder.pid} on "
+        output_directory.DirectoryInUseError,
+        match=rf"{tmp_path} is in use by process {holder.pid} on ",
     ):
-        output_folder.lock_output_dir(tmp_path).__enter__()
+        output_directory.lock_output_dir(tmp_path).__enter__()
     holder.kill()
     holder.wait()
     # The operating system released the lock of the killed process.
-    with output_folder.lock_output_dir(tmp_path):
+    with output_directory.lock_output_dir(tmp_path):
         pass
 
 
@@ -153,10 +154,10 @@ def test_ctrl_c_interrupts_native_code(holder):
 
 def test_unwritable_directory_error_has_the_flag(tmp_path):
     (tmp_path / "file").touch()
-    folder = tmp_path / "file" / "run"
+    directory = tmp_path / "file" / "run"
     with (
-        pytest.raises(OSError, match=rf"^--output_dir={folder} cannot be written to: "),
-        output_folder.lock_output_dir(folder),
+        pytest.raises(OSError, match=rf"^--output_dir={directory} cannot be written to: "),
+        output_directory.lock_output_dir(directory),
     ):
         pass
 
@@ -166,7 +167,7 @@ def test_error_says_the_run_can_be_resumed(tmp_path):
     with (
         pytest.raises(SystemExit, match=r"^error: broken \(the same command resumes from what "),
         program.exit_on_user_error(),
-        output_folder.lock_output_dir(tmp_path),
+        output_directory.lock_output_dir(tmp_path),
     ):
         raise ValueError("broken")
 
@@ -193,18 +194,18 @@ def test_settings_mismatch_error_lists_differences(tmp_path, settings, differenc
         program.exit_on_user_error(),
         program.locked_by_main_process(settings.replace(output_dir=str(tmp_path)), "finetune"),
     ):
-        raise output_folder.SettingsMismatchError("other settings")
+        raise output_directory.SettingsMismatchError("other settings")
 
 
 def test_settings_are_compared_before_data(tmp_path):
-    with output_folder.lock_output_dir(tmp_path, {"epochs": 3, "batch_size": None, "seed": 1}):
+    with output_directory.lock_output_dir(tmp_path, {"epochs": 3, "batch_size": None, "seed": 1}):
         (tmp_path / "seed_1").mkdir()
         (tmp_path / "seed_1" / "run.json").touch()
-    output_folder.check_same_settings(tmp_path, {"epochs": None, "batch_size": 8, "seed": 2})
+    output_directory.check_same_settings(tmp_path, {"epochs": None, "batch_size": 8, "seed": 2})
     with pytest.raises(
         ValueError, match=r"another --output_dir.*has --epochs=3, this run has --epochs"
     ):
-        output_folder.check_same_settings(tmp_path, {"epochs": 4, "batch_size": None, "seed": 1})
+        output_directory.check_same_settings(tmp_path, {"epochs": 4, "batch_size": None, "seed": 1})
 
 
 def test_preset_is_opened_before_data(tmp_path):
@@ -216,9 +217,9 @@ def test_preset_is_opened_before_data(tmp_path):
 
 
 def test_check_room_raises_if_disk_is_too_small(tmp_path):
-    output_folder.check_room(tmp_path, 1)
+    output_directory.check_room(tmp_path, 1)
     with pytest.raises(OSError, match=r"not enough disk space .* about 1,152,921,504,"):
-        output_folder.check_room(tmp_path, 1 << 60)
+        output_directory.check_room(tmp_path, 1 << 60)
 
 
 HELP = """

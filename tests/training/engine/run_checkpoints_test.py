@@ -41,8 +41,8 @@ def make_state(step):
     return RunState(step, keras.backend.backend(), "abc", [{"step": step, "loss": 0.5}], 1.5)
 
 
-def file_names(folder: Path):
-    return sorted(path.name for path in folder.iterdir())
+def file_names(directory: Path):
+    return sorted(path.name for path in directory.iterdir())
 
 
 def assert_same(model, other):

@@ -64,15 +64,15 @@ def test_best_epoch_is_compared_with_baselines(results, tmp_path):
 
 
 def test_next_commands_can_be_pasted(results, tmp_path):
-    folder = tmp_path / "mrpc 1x32x1, 10 steps"
-    (folder / "export" / "1").mkdir(parents=True)
-    results["config"]["output_dir"] = str(folder)
-    results["kept"]["model"] = str(folder / "seed_1" / "model.keras")
+    directory = tmp_path / "mrpc 1x32x1, 10 steps"
+    (directory / "export" / "1").mkdir(parents=True)
+    results["config"]["output_dir"] = str(directory)
+    results["kept"]["model"] = str(directory / "seed_1" / "model.keras")
     fields = ("question", "context")
     results["example"] = {"question": "Qui l'a écrit ?"}
     commands = report(results, {}, "my texts.txt", fields).rpartition("Next: ")[2]
     serve, curl, predict = map(shlex.split, commands.splitlines())
-    model = f"--model={folder / 'export/1'}"
+    model = f"--model={directory / 'export/1'}"
     assert serve[2:] == ["training.serve", model]
     assert "écrit" in curl[-1]
     (instance,) = json.loads(curl[-1])["instances"]

@@ -20,15 +20,15 @@ TEXTS = ["a", "b b", "a b"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run's directory with two seeds."""
-    folder = tmp_path_factory.mktemp("run")
+    directory = tmp_path_factory.mktemp("run")
     for seed in (1, 2):
         task = make_text_task("TextClassifier", 2)
         task.class_names = ("no", "yes")
         kernel = task.head.dense.kernel
         kernel.assign(np.random.default_rng(seed).normal(0, 1, kernel.shape))
-        (folder / f"seed_{seed}").mkdir()
-        task.save(folder / f"seed_{seed}" / "model.keras")
-    return folder
+        (directory / f"seed_{seed}").mkdir()
+        task.save(directory / f"seed_{seed}" / "model.keras")
+    return directory
 
 
 def test_model_files_expands_lists_and_patterns(run, tmp_path):

@@ -56,7 +56,7 @@ def kill():
 
 
 def train(
-    folder,
+    directory,
     seconds=0.0,
     killed_at=None,
     stops=False,
@@ -66,7 +66,7 @@ def train(
     end=kill,
 ):
     """Starts or resumes the run in a directory. Calls `end` after `killed_at` batches, if given."""
-    run = SeedRun(folder, 3, fingerprint, seconds, preset)
+    run = SeedRun(directory, 3, fingerprint, seconds, preset)
     model, score = build(3, optimizer), Score(stops)
     generator = np.random.default_rng(0)
     x = generator.normal(size=(BATCH_SIZE * BATCHES, 4)).astype("float32")
@@ -160,10 +160,10 @@ def test_resume_rejects_different_settings(tmp_path):
 def test_finished_seed_is_not_trained_again(tmp_path):
     run = SeedRun(tmp_path, 1, "abc", 0.0)
     assert run.load_result() is None
-    run.checkpoints.folder.mkdir()
+    run.checkpoints.directory.mkdir()
     run.model_path.write_bytes(b"a model")
     run.finish({"seed": 1, "score": 0.1})
-    assert not run.checkpoints.folder.exists()
+    assert not run.checkpoints.directory.exists()
     assert SeedRun(tmp_path, 1, "abc", 0.0).load_result() == {"seed": 1, "score": 0.1}
     # A run with different settings would replace the model.
     with pytest.raises(

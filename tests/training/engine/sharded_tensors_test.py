@@ -213,7 +213,7 @@ def test_fine_tuning_resumes_from_shards(run):
 def test_damaged_shards_fall_back_to_previous(run):
     directory, _ = run
     checkpoints = RunCheckpoints(directory / "checkpoints")
-    checkpoint = checkpoints.folder / "step_000000003"
+    checkpoint = checkpoints.directory / "step_000000003"
     files = [path for path in checkpoint.rglob("*") if path.is_file()]
     assert len(files) > 5
     model = build(seed=1)

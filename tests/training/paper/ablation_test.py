@@ -53,8 +53,8 @@ def test_finished_runs_are_tabulated_not_repeated(tmp_path):
     assert lines[2] == f"| BERT | {scores} |"
     assert lines[-1] == "| random weights | 71.0 ± 12.7 | 71.0 ± 12.7 | 71.0 ± 12.7 |"
     assert "squad" not in tasks(AblationConfig())
-    for changes, folder in ({"num_steps": 9}, "bert"), ({"epochs": 9}, "sst2 BERT"):
-        with pytest.raises(ValueError, match=f"{folder} contains a run with different settings"):
+    for changes, directory in ({"num_steps": 9}, "bert"), ({"epochs": 9}, "sst2 BERT"):
+        with pytest.raises(ValueError, match=f"{directory} contains a run with different settings"):
             ablation(dataclasses.replace(config, **changes))
     (tmp_path / "bert" / "preset").mkdir()
     (tmp_path / "bert" / "preset" / "vocab.txt").write_text("new")

@@ -33,12 +33,12 @@ WORDS = [["Ann", "sings", "in", "Rome"], ["Anne"], ["."] * 9]
 
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("preset")
+    directory = tmp_path_factory.mktemp("preset")
     sizes = {"vocabulary_size": len(TOKENS), "num_layers": 4, "max_sequence_length": 16}
     config = small_config(**sizes, initializer_range=0.3)
     preprocessor = TokenClassifierPreprocessor(make_tokenizer(*TOKENS), 8)
-    TokenClassifier(Backbone(config), 2, preprocessor).save_to_preset(folder)
-    return str(folder)
+    TokenClassifier(Backbone(config), 2, preprocessor).save_to_preset(directory)
+    return str(directory)
 
 
 @pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
@@ -127,8 +127,8 @@ def test_feature_tagging_recipe_runs(preset, tmp_path):
     )
     data = read_data(config)
     results = finetuning.run(FeatureTagging, config, data)
-    folder = tmp_path / "run"
+    directory = tmp_path / "run"
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
-    assert read_conll(folder / "test.conll").words == data.test.words
-    scores = json.loads((folder / "dev_scores.json").read_text())
+    assert read_conll(directory / "test.conll").words == data.test.words
+    scores = json.loads((directory / "dev_scores.json").read_text())
     assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])

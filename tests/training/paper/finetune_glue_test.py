@@ -15,7 +15,7 @@ from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from tests.training.engine.finished_cells import finish  # noqa: E402
-from training.engine.output_folder import is_own  # noqa: E402
+from training.engine.output_directory import is_own  # noqa: E402
 from training.paper.glue_grid import (  # noqa: E402
     FinetuneGlueConfig,
     TaskResult,
@@ -48,13 +48,13 @@ def make_table(header, line, count=8):
     return "\n".join([header, *(line.format(n, n % 2) for n in range(count))]) + "\n"
 
 
-def write_rte(folder):
-    (folder / "RTE").mkdir(parents=True)
+def write_rte(directory):
+    (directory / "RTE").mkdir(parents=True)
     header, line = "index\tsentence1\tsentence2\tlabel", "{0}\ta cat\ta dog\t"
     for split in ("train", "dev"):
         text = make_table(header, line + "{1}").replace("\t0\n", "\tentailment\n")
-        (folder / "RTE" / f"{split}.tsv").write_text(text.replace("\t1\n", "\tnot_entailment\n"))
-    (folder / "RTE" / "test.tsv").write_text(make_table(header[:-6], line[:-1], 5))
+        (directory / "RTE" / f"{split}.tsv").write_text(text.replace("\t1\n", "\tnot_entailment\n"))
+    (directory / "RTE" / "test.tsv").write_text(make_table(header[:-6], line[:-1], 5))
 
 
 def test_finetune_glue_writes_table_and_submission(tmp_path, preset, caplog):

@@ -122,15 +122,15 @@ def test_find_files_on_object_store(store, options):
 
 def test_object_store_directory_writes_and_removes(store, options):
     beam_files.set_options(options)
-    folder = beam_files.record_folder("s3://bucket/records")
-    folder.write(".work/a.json", b"1")
+    directory = beam_files.record_directory("s3://bucket/records")
+    directory.write(".work/a.json", b"1")
     for content in (b"old", b"new"):
-        folder.write(".work/b.json", content)
-    folder.write("c.tfrecord", b"2")
-    assert folder.read(".work/b.json") == b"new"
-    assert folder.names(".work/*") == [".work/a.json", ".work/b.json"]
-    folder.remove(".work")
-    folder.remove("nothing")
+        directory.write(".work/b.json", content)
+    directory.write("c.tfrecord", b"2")
+    assert directory.read(".work/b.json") == b"new"
+    assert directory.names(".work/*") == [".work/a.json", ".work/b.json"]
+    directory.remove(".work")
+    directory.remove("nothing")
     assert key_names(store, "records/") == ["c.tfrecord"]
-    folder.remove("c.tfrecord")
+    directory.remove("c.tfrecord")
     assert key_names(store, "records/") == []

@@ -77,11 +77,11 @@ def beam_config(config, name, **changes):
 
 
 @contextlib.contextmanager
-def run_job_server(folder):
+def run_job_server(directory):
     """Runs a Beam job server. Pipelines reach Flink and Spark through the same protocol."""
-    port, module = folder / "port", "apache_beam.runners.portability.local_job_service_main"
+    port, module = directory / "port", "apache_beam.runners.portability.local_job_service_main"
     command = (sys.executable, "-m", module, f"--port_file={port}")
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, cwd=directory, stderr=subprocess.DEVNULL) as process:
         try:
             end = time.monotonic() + 60
             while not (port.exists() and port.read_text()):
@@ -155,12 +155,12 @@ def test_records_do_not_depend_on_process_count(config):
 def test_killed_pipeline_resumes_to_the_same_records(config):
     config = config.replace(num_shards=30, duplicate_factor=40)
     killed = beam_config(config, "killed")
-    folder = Path(killed.records.output_dir)
-    before = kill_between_files(folder, killed.records, killed.runner, killed.runner_options)
+    directory = Path(killed.records.output_dir)
+    before = kill_between_files(directory, killed.records, killed.runner, killed.runner_options)
     assert 0 < len(digests(killed)) < 30
-    assert len(list(folder.glob(".work/tokens-*"))) == 5
+    assert len(list(directory.glob(".work/tokens-*"))) == 5
     summary = create(killed.replace(keep_store=True))
-    assert write_times(folder).items() >= before.items()
+    assert write_times(directory).items() >= before.items()
     assert summary_without_config(create(config)) == summary_without_config(summary)
     assert digests(config) == digests(killed)
 

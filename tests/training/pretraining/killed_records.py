@@ -25,7 +25,7 @@ def digests(config: Any) -> dict[str, str]:
     }
 
 
-def kill_between_files(folder: Path, *arguments: Any) -> dict[Path, int]:
+def kill_between_files(directory: Path, *arguments: Any) -> dict[Path, int]:
     """Calls `create_records` in a process, and kills the process after its first file.
 
     Returns:
@@ -35,16 +35,16 @@ def kill_between_files(folder: Path, *arguments: Any) -> dict[Path, int]:
     command = [sys.executable, "-c", PROGRAM.format(arguments=arguments)]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
-    while not list(folder.glob("*.tfrecord")):
+    while not list(directory.glob("*.tfrecord")):
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.002)
     process.kill()
     process.wait()
-    assert not (folder / "summary.json").exists()
-    return write_times(folder)
+    assert not (directory / "summary.json").exists()
+    return write_times(directory)
 
 
-def write_times(folder: Path) -> dict[Path, int]:
-    files = [*folder.glob("*.tfrecord"), *folder.glob(".work/tokens-*")]
+def write_times(directory: Path) -> dict[Path, int]:
+    files = [*directory.glob("*.tfrecord"), *directory.glob(".work/tokens-*")]
     return {path: path.stat().st_mtime_ns for path in files}

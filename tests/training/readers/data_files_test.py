@@ -197,12 +197,12 @@ def test_parquet_class_names_are_read(tmp_path):
 
 def test_datasets_directory_is_read(tmp_path):
     for split, labels in {"train": [1, 0, 1], "test": [0, 1]}.items():
-        folder = tmp_path / "saved" / split
+        directory = tmp_path / "saved" / split
         for number, part in enumerate((labels[:2], labels[2:])):
-            write_arrow(folder / f"data-{number:05}-of-00002.arrow", class_table(part))
-        write_arrow(folder / "cache-0123.arrow", class_table([1]))
+            write_arrow(directory / f"data-{number:05}-of-00002.arrow", class_table(part))
+        write_arrow(directory / "cache-0123.arrow", class_table([1]))
         files = [{"filename": f"data-{number:05}-of-00002.arrow"} for number in range(2)]
-        (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+        (directory / "state.json").write_text(json.dumps({"_data_files": files}))
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert read(tmp_path / "saved" / "train")[1] == [1, 0, 1]
     assert infer_format(tmp_path / "saved") == "arrow"
@@ -323,15 +323,15 @@ def test_old_datasets_selection_raises(tmp_path):
 
 @pytest.mark.parametrize("name", ["../other.arrow", "/etc/passwd"])
 def test_files_outside_the_directory_are_not_read(name, tmp_path):
-    folder = tmp_path / "saved"
+    directory = tmp_path / "saved"
     write_arrow(tmp_path / "other.arrow", class_table([1]))
-    folder.mkdir()
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
+    directory.mkdir()
+    (directory / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
     with pytest.raises(ValueError, match=r"state\.json must only refer to files in its directory"):
-        read(folder)
-    (folder / "state.json").write_text("{}")
+        read(directory)
+    (directory / "state.json").write_text("{}")
     with pytest.raises(ValueError, match=r"state\.json must contain the list _data_files"):
-        read(folder)
+        read(directory)
 
 
 @pytest.mark.parametrize(

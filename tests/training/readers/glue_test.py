@@ -109,12 +109,12 @@ def data_dir(tmp_path):
 
 @pytest.mark.parametrize(("file", "inputs", "labels"), EXPECTED)
 def test_official_columns_are_read(data_dir, file, inputs, labels):
-    folder, split = file.split("/")
-    split_data = read_split(data_dir, folder, split)
+    directory, split = file.split("/")
+    split_data = read_split(data_dir, directory, split)
     assert split_data.inputs == inputs
     assert (None if labels is None else split_data.labels.tolist()) == labels
-    assert split_data.class_names == find_task(folder).class_names
-    assert split_data.num_classes == find_task(folder).num_classes
+    assert split_data.class_names == find_task(directory).class_names
+    assert split_data.num_classes == find_task(directory).num_classes
 
 
 def test_truncated_qqp_rows_are_skipped_with_a_warning(data_dir):
@@ -127,7 +127,7 @@ def test_truncated_qqp_rows_are_skipped_with_a_warning(data_dir):
 
 
 def test_small_files_cover_every_task():
-    assert {file.split("/")[0] for file in FILES} == {task.folder for task in TASKS.values()}
+    assert {file.split("/")[0] for file in FILES} == {task.directory for task in TASKS.values()}
 
 
 def test_class_names_match_file_labels():
@@ -138,7 +138,7 @@ def test_class_names_match_file_labels():
 
 def test_find_task_accepts_any_spelling():
     for name in ("sst2", "SST-2", "sst_2"):
-        assert find_task(name).folder == "SST-2"
+        assert find_task(name).directory == "SST-2"
     with pytest.raises(
         ValueError, match=r"GLUE task must be one of cola, sst2.* Received: 'squad'"
     ):

@@ -25,17 +25,17 @@ def make_question(number, pages=("Ann.txt",), aliases=("ann", "anna"), results=(
 
 
 def write_files(
-    folder, *questions, documents=None, domain="Wikipedia", verified=False, name="dev.json"
+    directory, *questions, documents=None, domain="Wikipedia", verified=False, name="dev.json"
 ):
     """Writes files laid out like the download, and returns the path of the questions."""
     documents = {"wikipedia/Ann.txt": "Then Ann ran."} if documents is None else documents
     for file, text in documents.items():
-        (folder / "evidence" / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "evidence" / file).write_bytes(text.encode())
+        (directory / "evidence" / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / "evidence" / file).write_bytes(text.encode())
     content = {"Data": list(questions), "Domain": domain, "VerifiedEval": verified, "Version": 1.0}
-    (folder / "qa").mkdir(exist_ok=True)
-    (folder / "qa" / name).write_text(json.dumps(content, indent=4, sort_keys=True))
-    return folder / "qa" / name
+    (directory / "qa").mkdir(exist_ok=True)
+    (directory / "qa" / name).write_text(json.dumps(content, indent=4, sort_keys=True))
+    return directory / "qa" / name
 
 
 def test_answer_is_the_first_alias_in_the_document(tmp_path):
@@ -118,9 +118,9 @@ def test_missing_answer_raises_if_labeled(tmp_path):
 def test_invalid_questions_raise_or_are_skipped(changes, message, tmp_path):
     documents = {"wikipedia/Ann.txt": "Ann", "web/secret.txt": "secret"}
     path = write_files(tmp_path, make_question(1), make_question(2, **changes), documents=documents)
-    folder = tmp_path / "evidence" / "wikipedia"
-    (folder / "link.txt").symlink_to(tmp_path / "evidence" / "web" / "secret.txt")
-    (folder / "latin.txt").write_bytes(b"caf\xe9")
+    directory = tmp_path / "evidence" / "wikipedia"
+    (directory / "link.txt").symlink_to(tmp_path / "evidence" / "web" / "secret.txt")
+    (directory / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=rf"dev\.json: question 2 \(id 'tc_2'\).*({message})"):
         read_questions(path)
     file = read_questions(path, skip_invalid=True)

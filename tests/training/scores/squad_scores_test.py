@@ -136,7 +136,7 @@ def test_best_threshold_is_optimal():
     assert best_threshold(np.zeros(3), np.zeros(3), np.arange(3.0)) == 3
 
 
-def write_data(folder, is_version_2):
+def write_data(directory, is_version_2):
     questions = [
         {"id": gold.id, "answers": [{"text": text} for text in gold.texts]} for gold in GOLDS[:2]
     ]
@@ -144,7 +144,7 @@ def write_data(folder, is_version_2):
         questions.append({"id": "n", "answers": None, "is_impossible": True})
     else:
         questions = [{**question, "is_impossible": False} for question in questions]
-    path = folder / "data.json"
+    path = directory / "data.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"qas": questions}]}]}))
     return str(path)
 

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.backend_independent
         ((None, 3), {"text": "a é"}, 4, True),
     ],
 )
-def test_token_counts_include_special_tokens(limits, row, num_tokens, is_cut):
+def test_token_counts_include_special_tokens(limits, row, num_tokens, is_truncated):
     limits = TextLimits(make_tokenizer(*LETTER_TOKENS), *limits)
-    expected = {"num_tokens": num_tokens, "is_cut": is_cut}
+    expected = {"num_tokens": num_tokens, "is_cut": is_truncated}
     assert limits.count([row, {"text": ""}]) == [expected, {"num_tokens": 2, "is_cut": False}]
 
 

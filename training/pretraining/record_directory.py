@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from keras_bert import atomic
 
 
-class RecordFolder:
+class RecordDirectory:
     """A directory of files. Their names are relative to it and may contain `/`."""
 
     def __init__(self, path: str) -> None:
@@ -27,8 +27,8 @@ class RecordFolder:
     def names(self, pattern: str) -> list[str]:
         """Returns the names that match a pattern such as `.work/statistics-*`."""
         parent, _, last = pattern.rpartition("/")
-        folder = Path(self.path) / parent
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        directory = Path(self.path) / parent
+        names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
         prefix = f"{parent}/" if parent else ""
         return [prefix + name for name in sorted(names) if fnmatch.fnmatchcase(name, last)]
 

@@ -36,16 +36,16 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def replaced_files(
-    folder: str | os.PathLike[str], owned: Collection[str] = (), last: str = "config.json"
+    directory: str | os.PathLike[str], owned: Collection[str] = (), last: str = "config.json"
 ) -> Iterator[Path]:
-    """Context manager that yields a temporary directory. Its files then replace `folder`'s files.
+    """Context manager that yields a temporary directory. Its files replace the ones in `directory`.
 
-    If the block raises an error, `folder` is neither changed nor created. Files that may be written
-    (`owned`, relative to `folder`), but were not written this time, are removed. The file `last` is
-    moved last, because it determines the format. A new directory is therefore not recognized before
-    its weights are complete.
+    If the block raises an error, `directory` is neither changed nor created. Files that may be
+    written (`owned`, relative to `directory`), but were not written this time, are removed. The
+    file `last` is moved last, because it determines the format. A new directory is therefore not
+    recognized before its weights are complete.
     """
-    target = Path(folder)
+    target = Path(directory)
     if not target.exists():
         make_directory(target.absolute().parent)
         with atomic_path(target) as temporary:

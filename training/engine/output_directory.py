@@ -29,7 +29,7 @@ except ImportError:  # Windows
 _LOCK_FILE, _RECORD_FILE = ".keras_bert.lock", "written_files.json"
 # The settings of the run, so that an error can list the settings that differ
 _SETTINGS_FILE = "settings.json"
-_OF_FOLDER = (_LOCK_FILE, _RECORD_FILE)
+_OF_DIRECTORY = (_LOCK_FILE, _RECORD_FILE)
 _ALL = "*"
 _CHECKSUM = "checksum"
 # Files that a resumed run continues with
@@ -78,7 +78,7 @@ _WRITTEN = {
 _locked: list[Path] = []
 
 
-class FolderInUseError(OSError):
+class DirectoryInUseError(OSError):
     """Raised if another process is writing to the directory."""
 
 
@@ -120,7 +120,7 @@ def lock_output_dir(
 
     Raises:
         FileExistsError: If the command would replace a file that it does not own.
-        FolderInUseError: If another process holds the lock. The message identifies the process.
+        DirectoryInUseError: If another process holds the lock. The message identifies the process.
         OSError: If the directory cannot be created or written to.
     """
     path = Path(output_dir)
@@ -129,7 +129,7 @@ def lock_output_dir(
         written = _read_record(path).get(command, ())
         names = sorted(os.listdir(path)) if path.is_dir() else []
         atomic.check_replaceable(
-            [path / name for name in names if is_own(name, command) and name not in _OF_FOLDER],
+            [path / name for name in names if is_own(name, command) and name not in _OF_DIRECTORY],
             lambda file: file.name in written or _ALL in written,
             f"choose another --{flag}" if once else "",
             f"--{flag}",
@@ -146,8 +146,8 @@ def lock_output_dir(
         _lock(lock, path, f"--{flag}")
         if command:
             _record(path, command, [_ALL])
-        for folder in (path, *path.glob("seed_*")):
-            atomic.remove_abandoned(folder)
+        for directory in (path, *path.glob("seed_*")):
+            atomic.remove_abandoned(directory)
         file = path / _SETTINGS_FILE
         if settings is not None and not (file.exists() and _has_results(path)):
             atomic.write_json(file, settings)
@@ -172,7 +172,7 @@ def lock_output_dir(
                     _record(path, command, [n for n in os.listdir(path) if is_own(n, command)])
 
 
-def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+def check_same_settings(directory: Path, settings: Mapping[str, Any]) -> None:
     """Checks, before any data is read, that the run in a directory has the same options.
 
     Seeds may differ, as may options that one of the runs chooses from its data.
@@ -181,51 +181,51 @@ def check_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         SettingsMismatchError: If another option differs.
         ValueError: If the settings of the existing run cannot be read.
     """
-    file = folder / _SETTINGS_FILE
-    if not (file.is_file() and _has_results(folder)):
+    file = directory / _SETTINGS_FILE
+    if not (file.is_file() and _has_results(directory)):
         return
     before, now = _read_settings(file), json.loads(json.dumps(settings))
     names = [name for name in now if None not in (before.get(name), now[name])]
     if any(before[name] != now[name] for name in names if name not in ("seed", "num_seeds")):
         raise SettingsMismatchError(
-            f"{folder} contains a run with different settings. Choose another --output_dir, or "
+            f"{directory} contains a run with different settings. Choose another --output_dir, or "
             f"remove that directory ({_differences(file, settings)})"
         )
 
 
 def is_own(name: str, command: str) -> bool:
     """Returns whether a command may write, replace and remove a file or directory by its name."""
-    names = (*_WRITTEN[command], *_OF_FOLDER)
+    names = (*_WRITTEN[command], *_OF_DIRECTORY)
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
 
 
 @contextlib.contextmanager
-def report_folders(config: Any) -> Iterator[None]:
+def report_directories(config: Any) -> Iterator[None]:
     """Locks the report's directories, see `lock_output_dir`."""
     with contextlib.ExitStack() as stack:
         for flag in ("report_dir", "plots_dir"):
-            if folder := getattr(config, flag, ""):
-                stack.enter_context(lock_output_dir(folder, command="report", flag=flag))
+            if directory := getattr(config, flag, ""):
+                stack.enter_context(lock_output_dir(directory, command="report", flag=flag))
         yield
 
 
-def _read_record(folder: Path) -> dict[str, list[str]]:
+def _read_record(directory: Path) -> dict[str, list[str]]:
     """Returns the names that each command has written to a directory."""
     try:
-        record = json.loads((folder / _RECORD_FILE).read_text("utf-8"))
+        record = json.loads((directory / _RECORD_FILE).read_text("utf-8"))
         return {command: [*map(str, names)] for command, names in record.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 
-def _record(folder: Path, command: str, names: Sequence[str]) -> None:
+def _record(directory: Path, command: str, names: Sequence[str]) -> None:
     """Records the names that a command has written to a directory."""
-    record = _read_record(folder) | {command: sorted({*names} - {*_OF_FOLDER})}
+    record = _read_record(directory) | {command: sorted({*names} - {*_OF_DIRECTORY})}
     record = {command: names for command, names in record.items() if names}
     if not record:
-        (folder / _RECORD_FILE).unlink(missing_ok=True)
+        (directory / _RECORD_FILE).unlink(missing_ok=True)
         return
-    with atomic.atomic_path(folder / _RECORD_FILE, sync=True) as temporary:
+    with atomic.atomic_path(directory / _RECORD_FILE, sync=True) as temporary:
         temporary.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
@@ -258,21 +258,21 @@ def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     return "that run has {}, this run has {}".format(*descriptions)
 
 
-def locked_folders() -> tuple[Path, ...]:
+def locked_directories() -> tuple[Path, ...]:
     """Returns the directories that this process has locked, outermost first."""
     return tuple(_locked)
 
 
-def resume_note(folder: Path) -> str:
+def resume_note(directory: Path) -> str:
     """Returns a note on how to continue an interrupted run."""
-    if _has_results(folder):
-        return f"the same command resumes from what {folder} contains"
-    return f"{folder} contains no finished results yet"
+    if _has_results(directory):
+        return f"the same command resumes from what {directory} contains"
+    return f"{directory} contains no finished results yet"
 
 
-def _has_results(folder: Path) -> bool:
+def _has_results(directory: Path) -> bool:
     """Returns whether a directory has a checkpoint, a finished run or seed, or records."""
-    return any(any(folder.glob(pattern)) for pattern in _RESULTS)
+    return any(any(directory.glob(pattern)) for pattern in _RESULTS)
 
 
 def results_file(model: str | os.PathLike[str]) -> Path | None:
@@ -280,10 +280,10 @@ def results_file(model: str | os.PathLike[str]) -> Path | None:
 
     The file is next to the model. For exports and models in `seed_*`, it is one directory up.
     """
-    folder = Path(model).absolute().parent
-    is_of_run = folder.name == "export" or folder.name.startswith("seed_")
-    folders = (folder, folder.parent) if is_of_run else (folder,)
-    paths = (folder / "results.json" for folder in folders)
+    directory = Path(model).absolute().parent
+    is_of_run = directory.name == "export" or directory.name.startswith("seed_")
+    directories = (directory, directory.parent) if is_of_run else (directory,)
+    paths = (directory / "results.json" for directory in directories)
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -315,7 +315,7 @@ def check_pairs(models: Sequence[Path], text_pair: str) -> None:
         )
 
 
-def _lock(file: IO[str], folder: Path, flag: str) -> None:
+def _lock(file: IO[str], directory: Path, flag: str) -> None:
     """Locks the file for this process, but not its children, and writes the process ID to it."""
     try:
         if fcntl is not None:
@@ -323,8 +323,9 @@ def _lock(file: IO[str], folder: Path, flag: str) -> None:
     except BlockingIOError as error:
         file.seek(0)
         process = file.read().strip()
-        raise FolderInUseError(
-            f"{flag}={folder} is in use by {process or 'another process'}. Wait until it exits, or "
+        raise DirectoryInUseError(
+            f"{flag}={directory} is in use by {process or 'another process'}. Wait until it exits, "
+            "or "
             "choose another directory"
         ) from error
     except OSError:
@@ -342,12 +343,12 @@ def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def hash_directory(folder: str | os.PathLike[str]) -> bytes:
+def hash_directory(directory: str | os.PathLike[str]) -> bytes:
     """Returns a hash of the files in a directory, such as a preset, or `b""` if it has no files.
 
     Subdirectories are ignored.
     """
-    return hash_files(sorted(path for path in Path(folder).glob("*") if path.is_file()))
+    return hash_files(sorted(path for path in Path(directory).glob("*") if path.is_file()))
 
 
 def hash_files(paths: Sequence[Path]) -> bytes:
@@ -392,7 +393,7 @@ def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
     return values
 
 
-def check_same_start(folder: Path, flag: str, before: str, own: str) -> None:
+def check_same_start(directory: Path, flag: str, before: str, own: str) -> None:
     """Checks that the run in a directory started from the same files.
 
     An empty hash means that the files are unknown.
@@ -402,24 +403,24 @@ def check_same_start(folder: Path, flag: str, before: str, own: str) -> None:
     """
     if before and own and before != own:
         raise SettingsMismatchError(
-            f"{folder} contains a run that started from a --{flag} with different files. Choose "
+            f"{directory} contains a run that started from a --{flag} with different files. Choose "
             "another --output_dir, or remove that directory"
         )
 
 
-def check_room(folder: Path, needed: int) -> None:
+def check_room(directory: Path, needed: int) -> None:
     """Checks that a disk has enough free space.
 
     Args:
-        folder: Any directory on the disk.
+        directory: Any directory on the disk.
         needed: The required space in bytes.
 
     Raises:
         OSError: If the disk has less free space.
     """
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(directory).free
     if free < needed:
         raise OSError(
-            f"not enough disk space in {folder}: a model needs about {needed:,} bytes, but only "
+            f"not enough disk space in {directory}: a model needs about {needed:,} bytes, but only "
             f"{free:,} are free"
         )
