@@ -190,8 +190,8 @@ class Checkpoint:
         """Creates a randomly initialized encoder with this architecture.
 
         Args:
-            config: Architecture. It may differ from the checkpoint's in fields that do not affect
-                weights. Defaults to the checkpoint's architecture.
+            config: Architecture. It may only differ from the checkpoint's architecture in fields
+                that do not affect weights. Defaults to the checkpoint's architecture.
             cls: Encoder class. Defaults to `keras_bert.Backbone`.
             weights_fit: Whether to check that the stored tensors have the right shapes, before
                 memory is allocated. Pass `False` if you do not load the weights.

@@ -61,7 +61,9 @@ def check_needed(fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]
 
 
 def effects(config: BertConfig, masked_lm: bool = True) -> dict[str, Any]:
-    """Returns what an architecture computes, as a dict. Equal dicts compute equal outputs.
+    """Returns the config values that affect an architecture's outputs.
+
+    If two architectures have equal dicts, they compute the same outputs from the same weights.
 
     Args:
         config: The architecture.
@@ -217,7 +219,10 @@ def unsupported_fields(
 
 
 def compatible_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
-    """Returns the families that can represent an architecture, sorted by matching tokenizer."""
+    """Returns the families that can represent an architecture.
+
+    Families with the architecture's type of tokenizer come first.
+    """
     fitting = [
         family
         for family in FAMILIES.values()

@@ -142,13 +142,16 @@ class Arrays:
         return np.bincount(x, minlength=size).astype("int32")
 
     def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the maximum of each segment. It is undefined for empty segments."""
+        """Returns the maximum in each of `count` segments. It is undefined for empty segments.
+
+        `segments` has the index of each value's segment.
+        """
         highest = np.full(count, _lowest(x.dtype), x.dtype)
         np.maximum.at(highest, segments, x)
         return highest
 
     def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the minimum of each segment. It is undefined for empty segments."""
+        """Returns the minimum in each segment, see `segment_max`."""
         return -self.segment_max(-x, segments, count)
 
     def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:

@@ -145,7 +145,7 @@ def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
 def truncate(
     xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None, max_tokens: int
 ) -> list[Ragged]:
-    """Truncates texts or pairs to a maximum number of tokens. In pairs, longer texts come first.
+    """Truncates texts or pairs to a maximum number of tokens. Pairs lose tokens of the longer text.
 
     The tokenizer determines the side to truncate. Returns a list with the truncated texts, and for
     pairs also the truncated second texts.

@@ -308,7 +308,10 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields chunks of up to `count` questions and `characters` in passages, or one question."""
+    """Yields chunks of at most `count` questions whose passages have at most `characters`.
+
+    A question with a longer passage is a chunk of its own.
+    """
     first = total = 0
     for index, example in enumerate(examples):
         total += len(example.context)

@@ -76,9 +76,9 @@ class TextClassifierPreprocessor(Preprocessor):
 
     Args:
         tokenizer: The tokenizer that converts text to ids.
-        sequence_length: Maximum sequence length in tokens, including special tokens. Longer pairs
-            are truncated one token at a time, at the end of the longer text, or at its start if the
-            tokenizer's `truncation_side` is `"left"`. Defaults to 512.
+        sequence_length: Maximum sequence length in tokens, including special tokens. Longer texts
+            are truncated at the end, or at the start if the tokenizer's `truncation_side` is
+            `"left"`. In pairs, the longer text loses one token at a time. Defaults to 512.
 
     Call arguments:
         text: A string, or strings of shape `(batch,)`.

@@ -99,8 +99,9 @@ def export_task(
     Raises:
         ValueError: If an argument is invalid, or the task has no preprocessor.
         FileExistsError: If `filepath` exists and `overwrite` is `False`, or if it is not an export.
-        ExportError: If the graph has an operation that the oldest supported server lacks, a package
-            is missing, or the exporting child process fails.
+        ExportError: If the task is quantized, the format does not support the task with these
+            options, a package is missing, the graph has an operation that the oldest supported
+            server lacks, or the exporting child process fails.
     """
     checks.POSITIVE_INT.check(max_batch_size=max_batch_size, chunk_tokens=chunk_tokens)
     checks.POSITIVE_INT.check_optional(

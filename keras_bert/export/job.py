@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an export from a directory that contains the task and its options.
 
-On the TensorFlow backend, the job runs in the same process. On other backends, it runs in a child
-process: `python -m keras_bert.export.job DIRECTORY`. In both cases, the task is created again from
-its files, in the precision of the export.
+On the TensorFlow backend, a SavedModel is exported in the same process. Other formats and backends
+use a child process: `python -m keras_bert.export.job DIRECTORY`. In both cases, the task is created
+again from its files, in the precision of the export.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_job(directory: Path) -> tuple[Any, ExportOptions]:
     config = job["task"]
     for member in config["config"].get("members", [config]):
         member["config"]["backbone"]["config"]["dtype"] = (
-            # The format's library quantizes the model afterwards.
+            # The model is quantized afterwards, by this package or the format's library.
             "float32" if options.dtype == "int8" else options.dtype
         )
     task = keras.saving.deserialize_keras_object(config)

@@ -45,10 +45,9 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
           `(batch,)`.
         - `score`: The answer's probability, float32 `(batch,)`.
     - `serve_ids` accepts `token_ids` and `segment_ids`, int32 `(batch, length)`. Padding is
-        recognized by its id. It returns `start_logits` and `end_logits`, float32 `(batch,
-        positions)`, and `error`, string `(batch,)`. The logits cover all positions of the model and
-        are -1e6 at padding. A server can only split large requests if the outputs have a fixed
-        width.
+      recognized by its id. It returns `start_logits` and `end_logits`, float32 `(batch,
+      positions)`, and `error`, string `(batch,)`. The logits cover all positions of the model and
+      are -1e6 at padding. A server can only split large requests if the outputs have a fixed width.
     - `count_tokens` accepts `question` and `context`. It returns the question's token counts. See
       `keras_bert.export.served_inputs.token_counts`.
     """
@@ -108,6 +107,9 @@ def best_spans(
     Args:
         logits: `start_logits` and `end_logits`, float32 `(windows, length)`.
         mask: True at non-padding tokens, boolean `(windows, length)`.
+        windows: The questions' windows, in the order of `logits`.
+        num_questions: Number of questions.
+        task: The task. Only `max_answer_length` and `null_threshold` are used.
 
     Returns:
         Each answer's start, end (exclusive) and probability, each `(questions,)`.

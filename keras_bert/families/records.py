@@ -153,7 +153,7 @@ class Family:
         config: Fields of the configuration files on Hugging Face and in the TF1 release.
         hugging_face: Tensor names in Hugging Face's format. The encoder's names have no scope.
         classes: Heads of each `transformers` class, by the suffix of the class name.
-        sizes: The released models' `BertConfig` values, without those in `values`.
+        sizes: The released models' `BertConfig` values, except for the common `values`.
         poolers: Name of the pooler's dense layer, for classes whose head contains the pooler, by
             suffix.
         can_be_causal: Whether the `transformers` classes support causal attention.

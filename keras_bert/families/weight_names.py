@@ -113,7 +113,7 @@ def hf_masked_lm(
 ) -> dict[str, StoredTensor]:
     """Returns the mapping for a masked LM head.
 
-    Usually, the decoder contains the vocabulary bias. Otherwise, it is a separate tensor.
+    If a file contains `decoder_bias`, it is the vocabulary bias instead of `bias`.
     """
     return {
         **scoped("dense", hf_dense(dense)),

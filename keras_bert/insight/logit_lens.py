@@ -156,7 +156,7 @@ def logit_lens(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     ```python
     lens = logit_lens(masked_lm, "Paris is the [MASK] of France.")
     lens.predictions[4][4]     # layer 4's predictions for the fifth token
-    lens.stable_from_layer     # the layer after which each prediction stays the same
+    lens.stable_from_layer     # the layer from which each prediction stays the same
     ```
 
     Reference:

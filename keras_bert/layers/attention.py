@@ -57,9 +57,9 @@ class Attention(Layer):
         num_heads: Number of attention heads.
         num_key_value_heads: Number of key and value heads, each shared by `num_heads /
             num_key_value_heads` query heads. Defaults to `num_heads`.
-        head_dim: Dimension of each head. Defaults to the hidden dimension divided by `num_heads`,
-            without remainder. Pass it for layers with pruned heads, because they have fewer heads
-            of the same dimension.
+        head_dim: Dimension of each head. Defaults to the hidden dimension divided by `num_heads`.
+            Pass it for layers with pruned heads, because they have fewer heads of the same
+            dimension.
         window: Maximum distance between two tokens that attend to each other. `None` for no limit.
             With a window, time and memory grow with length times window, unless scores are
             returned.

@@ -27,7 +27,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
 
     Args:
         config: Configuration of the encoder.
-        unpadded: Whether batches are computed without padding, see
+        unpadded: Whether batches are computed without padding. `None` chooses the faster way, see
             `keras_bert.ops.unpadding.should_unpad`.
 
     Call arguments:

@@ -115,7 +115,8 @@ class TokenEmbedding(Layer):
             store[_SUM] = self.embeddings
 
     def load_own_variables(self, store: Any) -> None:
-        # Without its generator, the same model has a layer without base table. It loads the sum.
+        # A discriminator that is loaded without its generator has no base table, so it loads the
+        # sum.
         if _SUM not in set(store.keys()):
             super().load_own_variables(store)
         else:

@@ -88,7 +88,7 @@ def check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
     """Checks that two encoders can share embeddings.
 
     Raises:
-        ValueError: If the embeddings have different shapes.
+        ValueError: If a config field that defines the embeddings differs.
     """
     for name in _EMBEDDING_FIELDS:
         if getattr(config, name) != getattr(other, name):

@@ -34,8 +34,8 @@ class Pooler(Layer):
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
         pooling: `"first"` pools the first token. `"last"` pools the last non-padding token, for
             causal encoders, because no other token attends to the whole input. `"mean"` averages
-            all non-padding tokens before the dense layer, and `"late"` averages them after it.
-            `"none"` applies the layer to every token.
+            all non-padding tokens before the dense layer, and `"late"` averages them after the
+            dense layer and the norm. `"none"` applies the layer to every token.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
         norm_bias: Whether LayerNorm has an offset.
         epsilon: Added to the variance or to the mean square of the norm.

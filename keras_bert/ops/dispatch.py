@@ -101,7 +101,7 @@ def is_torch_graph() -> bool:
 
 
 def compiles_each_shape() -> bool:
-    """Returns whether the backend compiles each new batch shape, as JAX does. It takes seconds."""
+    """Returns whether the backend compiles each new batch shape, as JAX does, for seconds."""
     return bool(keras.backend.backend() == "jax")
 
 
@@ -157,7 +157,11 @@ def on_cpu() -> contextlib.AbstractContextManager[object]:
 
 
 def device_of(x: Tensor) -> str:
-    """Returns a tensor's device type: `"cpu"`, `"gpu"` or `"tpu"`."""
+    """Returns a tensor's device type: `"cpu"`, `"gpu"` or `"tpu"`.
+
+    On JAX and TensorFlow, it is the process's default device type. On TensorFlow, it is `"gpu"` for
+    any accelerator.
+    """
     backend = keras.backend.backend()
     if backend == "jax":
         return _default_jax_backend()

@@ -50,7 +50,8 @@ class JaxSteps(BackendSteps):
 
     @contextlib.contextmanager
     def put_variables_back(self, model: Any) -> Iterator[None]:
-        model.jax_state_sync()  # The training that runs this callback
+        # In a training callback, the training's state is newer than the variables.
+        model.jax_state_sync()
         try:
             yield
         finally:

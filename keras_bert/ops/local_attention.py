@@ -40,7 +40,9 @@ def is_in_sliding_window(distances: Tensor, window: int | None, causal: bool) ->
 
 @dataclasses.dataclass(frozen=True)
 class WindowBlocks:
-    """How sequences are split into blocks. Sizes are integers, or scalar tensors if `length` is.
+    """How sequences are split into blocks.
+
+    Sizes are integers, or scalar tensors if `length` is a tensor.
 
     Attributes:
         length: Sequence length.
@@ -63,6 +65,9 @@ class WindowBlocks:
     @classmethod
     def from_length(cls, length: Tensor, window: int, causal: bool = False) -> WindowBlocks:
         """Splits a sequence into the maximum number of blocks of at least twice the window.
+
+        A block also has at least `MIN_BLOCK_SIZE` tokens. Sequences with fewer than `MIN_BLOCKS`
+        such blocks are a single block.
 
         A block of twice the window has two keys per query, and each query attends to half of the
         keys. With blocks of one window, each query would attend to two thirds of the keys, but the

@@ -119,7 +119,7 @@ def _blocks_mask(
         is_token = blocks.split_with_neighbors(ops.cast(padding_mask, "int32"))
         masks.append(ops.cast(is_token, "bool")[:, None, :])
     if sequence_ids is not None:
-        # IDs are positive then. The padding before and after the sequence is 0.
+        # Add 1, because the zeros before and after the sequence must differ from all IDs.
         ids = ops.cast(sequence_ids, "int32") + 1
         others = blocks.split_with_neighbors(ids)
         masks.append(ops.equal(blocks.split_into_blocks(ids)[:, :, None], others[:, None, :]))

@@ -58,9 +58,10 @@ def take_of_few(table: Tensor, indices: Tensor, *, training: bool = False) -> Te
 def take_once(
     x: Tensor, indices: Tensor, inverse_indices: Tensor, *, training: bool = False
 ) -> Tensor:
-    """Gathers vectors from `(rows, dim)`. Only the results at `inverse_indices` have gradients.
+    """Gathers vectors from `(rows, dim)`, if at most one result per row gets a gradient.
 
-    Gathering the results at `inverse_indices` restores the original order.
+    For each row, `inverse_indices` has the index of this result. For example, the other results are
+    padding. Gathering the results at `inverse_indices` returns `x` in its original order.
     """
     return take(x, indices)
 

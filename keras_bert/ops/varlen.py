@@ -49,8 +49,8 @@ class Varlen(NamedTuple):
         lengths: int32 `(batch,)`, the number of tokens in each sequence.
         is_key: bool `(tokens,)`, whether other tokens in the sequence attend to each token.
         key_indices: int32 `(keys,)`, the indices of the tokens that serve as keys.
-        group_gather: int32, the token at each place in the groups, one group after another. Padding
-            repeats the sequence's last token.
+        group_gather: int32 `(places,)`, the index of the token at each place in the padded groups,
+            one group after another. Padding repeats the sequence's last token.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
         key_masks: A bool mask `(rows, length)` for each group, True at tokens that serve as keys.
             `None` if a group is known to be empty.

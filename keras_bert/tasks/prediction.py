@@ -221,9 +221,10 @@ class TextPredictor(CompiledModel):
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Yields the features, the rest and the outputs of each batch, as NumPy arrays.
+        """Yields each batch's features, example indices and outputs.
 
-        `predict` would concatenate outputs of different lengths. `model` defaults to the task.
+        The outputs are NumPy arrays. Keras' `predict` would concatenate outputs of different
+        lengths. `model` defaults to the task.
         """
         progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()

@@ -91,9 +91,9 @@ class TextTrainer(TextPredictor):
                 are not sorted, so there is more padding, but each batch is a random sample.
                 Defaults to 64. If examples are shuffled, the default is at most a sixteenth of the
                 epoch. With only a few windows per epoch, long and short examples would never be in
-                the same batch, and the model would learn less. It defaults to 1 with
-                `steps_per_epoch` but without shuffling, and for validation with `validation_steps`,
-                to use the first examples instead of the shortest.
+                the same batch, and the model would learn less. The default is 1 for
+                `steps_per_epoch` with `shuffle=False`, and for `validation_steps`. Otherwise only
+                the shortest examples would be used instead of the first.
             **kwargs: Other arguments of `keras.Model.fit`.
 
         If the bias of the head is 0, as in a new head, it is first set to the best constant output:
@@ -314,7 +314,7 @@ class TextTrainer(TextPredictor):
             bias.assign(value)
 
     def _labels_in_memory(self, data: Features) -> tuple[Any, Any]:
-        """Returns labels and weights that every process has, if possible all of them, or `None`."""
+        """Returns the first or all labels and their weights, or `None` if processes differ."""
         # Each process has different examples in other batches, and would initialize its head
         # differently.
         if process_shard()[1] > 1 and not isinstance(data.x, Loader):

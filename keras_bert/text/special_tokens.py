@@ -117,7 +117,10 @@ class TokenMarks:
         return bordered_text
 
     def offsets(self, bordered_text: str, marked_text: str) -> np.ndarray:
-        """Returns the offset of each character in the text before `border`, and the text length."""
+        """Maps each character in a marked text to its offset in the text before `border`.
+
+        The last value is the length of the text before `border`.
+        """
         index = _code_points(marked_text).astype(np.int64) - FIRST_MARK
         widths = np.ones(len(index) + 1, np.int64)
         widths[0] = 0

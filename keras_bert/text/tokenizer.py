@@ -97,7 +97,7 @@ class Tokenizer(abc.ABC):
     """The added tokens that `decode` omits like special tokens."""
 
     masks_with_special_tokens: ClassVar[bool] = True
-    """Whether random tokens may be special tokens when the family's models are pre-trained."""
+    """Whether pre-training may replace a token with a random special token, as in BERT."""
 
     def __init__(
         self, vocabulary: tuple[str, ...], special_tokens_in_text: bool, truncation_side: str
@@ -312,8 +312,8 @@ class Tokenizer(abc.ABC):
             add_special_tokens: Whether to add the special tokens. Without them, paired texts are
                 concatenated. Defaults to `True`.
             sequence_length: Maximum sequence length in tokens, including special tokens. Longer
-                pairs are truncated one token at a time, at the `truncation_side` of the longer
-                text. Defaults to no limit.
+                texts are truncated at the `truncation_side`. In pairs, the longer text loses one
+                token at a time. Defaults to no limit.
 
         Returns:
             A list of ids, or for a batch a list of such lists.
@@ -616,7 +616,7 @@ def tokenizer_class(kind: str) -> type[Tokenizer]:
 def pair_limits(
     first: Any, second: Any, max_tokens: int, maximum: Callable[[Any, Any], Any] = max
 ) -> tuple[Any, Any]:
-    """Returns how many tokens two paired texts may keep each.
+    """Returns the maximum number of tokens to keep of each of two paired texts.
 
     The result is the same as if the longer text (on a tie, the second) lost one token at a time,
     but without a loop. Each text may keep up to half of the tokens, and the longer text also gets

@@ -36,7 +36,7 @@ _BYTE_PAIR_TOKENS = {
     "unk": "<unk>",
     "mask": "<mask>",
 }
-# These are always separate pieces, as in ALBERT's vocabulary.
+# Without `special_tokens`, these are separate pieces, as in ALBERT's vocabulary.
 _SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 
 
@@ -54,9 +54,9 @@ def train_vocabulary(
 
     The corpus is read once, and normalized and split into words like in the tokenizer. Only the
     distinct words and their counts are in memory. The `tokenizers` library then learns the
-    vocabulary with exactly the requested size. This takes seconds, whereas TF Text's learner is
-    written in Python and takes minutes or hours. The library breaks ties by character numbers that
-    differ between runs by default. Here the order is fixed, so training is deterministic.
+    vocabulary. This takes seconds, whereas TF Text's learner is written in Python and takes minutes
+    or hours. By default, the library breaks ties by character numbers that differ between runs.
+    Here the order is fixed, so training is deterministic.
 
     Args:
         corpus: The path to a text file, or an iterable of texts and `pathlib.Path`s of text files.
@@ -266,7 +266,8 @@ def train_sentence_piece_model(
             `False`.
         character_coverage: Fraction of all characters that the pieces must cover. The rarest other
             characters become unknown. Defaults to 0.99995.
-        max_sentences: Number of texts or lines to sample and keep in memory. Defaults to 5,000,000.
+        max_sentences: Maximum number of texts or lines in memory. A larger corpus is sampled.
+            Defaults to 5,000,000.
         max_sentence_bytes: Maximum text or line length in bytes. Longer lines are skipped. Defaults
             to 16,384.
         num_threads: Number of threads. Training is only deterministic with 1. Defaults to 1.
@@ -276,7 +277,7 @@ def train_sentence_piece_model(
             to the tokenizer. XLM-RoBERTa's special tokens get the same ids as in fairseq: `<s>`,
             `<pad>`, `</s>` and `<unk>` are first, and `<mask>` is last. Defaults to the special
             tokens of ALBERT: `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`. In this case,
-            brackets, quotes, hyphens and periods are separate pieces.
+            parentheses, double quotes, hyphens, en dashes, periods, £ and € are separate pieces.
 
     Returns:
         The serialized model as bytes, the argument of `SentencePieceTokenizer`.

@@ -173,10 +173,10 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def matched_vocabulary(self) -> list[str]:
-        """The strings that match in marked texts where the original BERT code matches the tokens.
+        """The vocabulary to match against texts that `token_marks` has marked.
 
-        Special and added tokens are represented by their marks from `token_marks`. Tokens that the
-        original BERT code never matches are represented by strings that no text contains.
+        Special and added tokens are replaced with their marks. Tokens that the original BERT code
+        never matches are replaced with strings that no text contains.
         """
         marks = self.token_marks.marks if self.token_marks else {}
         normalize = str if self.tokenize_chinese_chars else ideographs_as_letters
@@ -236,7 +236,7 @@ class WordPieceTokenizer(Tokenizer):
         return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
 
     def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
-        """Joins words with spaces, except for words that do not follow a space."""
+        """Joins words with spaces, except before the prefixes in `_WITHOUT_SPACE`."""
         tokens = [self.vocabulary[index] for index in ids]
         begin, *others = tokens or [""]
         pieces = (

@@ -113,7 +113,8 @@ def with_added_tokens(
 
     Also returns whether each token includes preceding whitespace, if files define it. The ids of
     new tokens must follow the vocabulary. `single_word` is not supported. With BPE, `rstrip` is not
-    supported either, and `lstrip` only for the mask token.
+    supported either, and `lstrip` only for the mask token. With WordPiece that lowercases or strips
+    accents, `normalized` is not supported for special tokens.
     """
     kind = config.get("kind", WORDPIECE)
     usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS

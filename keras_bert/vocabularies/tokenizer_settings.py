@@ -47,7 +47,7 @@ ALL_FILES = (
     ADDED_FILE,
     NAMES_FILE,
 )
-"""All tokenizer files. A file that is not overwritten belongs to a different tokenizer."""
+"""All tokenizer files. Saving a model removes the files that its tokenizer does not have."""
 
 # Fields of this package that the transformers library ignores
 SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
@@ -238,8 +238,9 @@ class TokenizerSettings:
     def added_tokens(self) -> list[dict[str, Any]]:
         """Returns the added tokens. Texts are split at these tokens.
 
-        Each token has a `content` and an `id`. The id is `None` if only a name refers to the token.
-        A token can also have `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
+        Each token has a `content`, an `id` and the `path` of its file. The id is `None` if only a
+        field such as `mask_token` contains the token. A token can also have `single_word`,
+        `lstrip`, `rstrip`, `special` and `normalized`.
         """
         settings: dict[str, dict[str, Any]] = {}
         for path, tokens in self._lists_of_added_tokens():
@@ -278,7 +279,7 @@ class TokenizerSettings:
             yield file_tokens
 
     def _named_tokens(self) -> Iterator[dict[str, Any]]:
-        """Yields the tokens in fields such as `mask_token`, with or without an id."""
+        """Yields the tokens in fields such as `mask_token`. Their `id` is `None`."""
         fields = self.fields
         more = fields.get(_EXTRA) or fields.get("additional_special_tokens") or []
         specific = fields.get("model_specific_special_tokens") or {}

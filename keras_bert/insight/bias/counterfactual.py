@@ -105,7 +105,7 @@ class Counterfactuals(Result):
         return values
 
     def directions(self, min_texts: int = 10) -> SwapDirections:
-        """Returns the direction of changes in predictions, for swaps `he` to `she` and back.
+        """Returns the direction of changes in predictions, for example from `he` to `she` and back.
 
         Args:
             min_texts: Minimum number of texts for a word pair to get its own row.

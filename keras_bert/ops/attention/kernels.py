@@ -85,7 +85,7 @@ class AttentionCase:
 
     @property
     def is_fusible(self) -> bool:
-        """Whether GPU kernels without support for bias and dropout can compute it."""
+        """Whether an NVIDIA GPU of capability 8.0 or more computes it without bias and dropout."""
         return not self.bias and not self.dropout and self.has_capability(8, 0)
 
     def has_capability(self, *capability: int) -> bool:
