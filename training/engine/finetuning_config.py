@@ -191,9 +191,8 @@ def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]
     (3e-05, 3)
 
     Reference:
-
-    - [Mosbach et al., 2021](https://arxiv.org/abs/2006.04884).
-    - [Zhang et al., 2021](https://arxiv.org/abs/2006.05987).
+        [Mosbach et al., 2021](https://arxiv.org/abs/2006.04884);
+        [Zhang et al., 2021](https://arxiv.org/abs/2006.05987).
     """
     from keras_bert.tasks.objective import fine_tuning_rate
 

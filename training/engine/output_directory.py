@@ -338,7 +338,7 @@ def _lock(file: IO[str], directory: Path, flag: str) -> None:
 
 
 def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
-    """Returns a hash of settings and inputs."""
+    """Returns the SHA-256 of settings and inputs in hexadecimal."""
     content = json.dumps(settings, sort_keys=True).encode() + b"".join(contents)
     return hashlib.sha256(content).hexdigest()
 

@@ -55,7 +55,7 @@ class RunState:
             numbers.
         fingerprint: Hash of the settings that affect the result.
         log: The records logged so far, one per epoch or evaluation interval.
-        seconds: Training time so far.
+        seconds: Training time so far, in seconds.
         details: Further state of the command, as JSON values.
     """
 

@@ -219,7 +219,10 @@ def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
 
 
 def predicted_tag(model: TokenClassifier, row: Any) -> tuple[Any, Any, str]:
-    """Returns the first word with a tag other than O, or the longest word, see `Job`."""
+    """Returns the first word with a tag other than O, or the longest word.
+
+    See `Job.predict_for_attribution`.
+    """
     tags = model.tag([row])[0]
     number = next(
         (index for index, tag in enumerate(tags) if tag["label"] != "O"),

@@ -6,7 +6,7 @@ The work is done by two pipelines. Every file that a step writes is complete:
 1. The first pipeline tokenizes each input file into a file of documents. A document's index in the
    corpus is the number of documents before it, in its own file and in all earlier files.
 2. The second pipeline computes each document's shards from its index and sends the document there.
-    It creates each shard from these documents with the same functions as on one machine.
+   It creates each shard from these documents with the same functions as on one machine.
 
 The records are the same as on one machine with `independent_shards`. They do not depend on the
 runner, the number of workers or the delivery order.

@@ -87,8 +87,8 @@ class Optimization(CommandConfig):
         num_steps: Number of training steps.
         eval_every: Number of training steps between two checkpoints. Metrics are logged and the
             validation text is scored at the same time. Defaults to num_steps / 100. By default, the
-            validation text is scored less often if it would take more than a tenth of the training
-            time.
+            validation text is scored less often if it would take more than a twelfth of the
+            training time.
         optimizer: One of adam_weight_decay (the original BERT optimizer, without bias correction),
             adamw, stable_adamw (AdamW that lowers a tensor's learning rate when its gradient
             suddenly grows, usually with clip_norm=0) and lamb.

@@ -57,7 +57,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         record, and totals.
 
     Raises:
-        NotFiniteError: If a loss is not finite.
+        NotFiniteError: If a loss or a weight is not finite.
         DiskFullError: If the disk is too full for a checkpoint.
         ValueError: If text or records are invalid, or if the directory contains a run with
             different settings.

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads texts with choices: SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos
-QA, QuAIL and your own files."""
+"""Reads texts with choices from benchmarks and your own files.
+
+The benchmarks are SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos QA and
+QuAIL.
+"""
 
 from __future__ import annotations
 

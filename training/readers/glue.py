@@ -2,8 +2,7 @@
 """The nine GLUE tasks in the layout of the official download.
 
 Reference:
-
-- [Wang et al., 2018](https://arxiv.org/abs/1804.07461).
+    [Wang et al., 2018](https://arxiv.org/abs/1804.07461).
 """
 
 import dataclasses

@@ -30,7 +30,7 @@ class DocumentQuestion(QuestionExample):
     """A question with one of its documents.
 
     The `id` is `<question id>--<file name>`. `answers` contains the first alias that occurs in the
-    document, and is empty if no alias does.
+    document. It is empty if no alias occurs, and `None` if the aliases are unknown.
 
     Args:
         key: The key of its prediction. In the Web domain, each document is scored separately, so it

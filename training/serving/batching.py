@@ -15,9 +15,9 @@ from .signatures import BATCH_CHARACTERS, CHOICES, Row
 
 # Estimated number of characters per token id
 _CHARACTERS_OF_ID = 4
-# All shorter examples share a group.
+# All examples with fewer characters share a group.
 _SHORTEST = 64
-# Longer examples never occupy all threads.
+# Examples with more characters never occupy all threads.
 _LONG = 8_192
 
 

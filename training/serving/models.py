@@ -60,8 +60,8 @@ class TextLimits:
 
         Returns:
             A dict for each example. `num_tokens` is the number of tokens, including special tokens.
-            With choices, it counts the longest choice. `is_truncated` is whether the model
-            truncates the example.
+            With choices, it counts the longest choice. `is_cut` is whether the model truncates the
+            example.
         """
         texts = [_texts(row) for row in rows]
         flat = list(itertools.chain.from_iterable(texts))

@@ -218,7 +218,7 @@ def as_text(value: Any, max_bytes: int | None = None) -> Any:
 def warm_up(
     signature: Signature, batch_sizes: Sequence[int], longest: int, *, compiles: bool
 ) -> None:
-    """Calls a signature once per length and batch size, because the first call of each is slow.
+    """Calls a signature with each length and each batch size, because the first calls are slow.
 
     Args:
         signature: A signature with string inputs.

@@ -416,7 +416,10 @@ def _reason_against_ranking(model: LoadedModel) -> str:
 
 
 def _scores(answer: Row, options: Row) -> list[float]:
-    """Returns an example's probabilities or score. A sigmoid is applied to the score."""
+    """Returns an example's probabilities or score.
+
+    A sigmoid is applied to a score unless `raw_scores` is true.
+    """
     if "probabilities" not in answer:
         score = answer["score"]
         return [score if options["raw_scores"] else float(sigmoid(np.float64(score)))]
