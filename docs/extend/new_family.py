@@ -67,14 +67,14 @@ print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 #
 # | Field | Content |
 # |---|---|
-# | `name` | the `model_type`, also the scope of the tensors |
+# | `name` | the `model_type`, and the scope of the tensors |
 # | the class prefix | for example `NomicBert` |
 # | `config` | names in configuration files, and constant values |
 # | `hugging_face` | tensor names |
 # | `classes` | the heads of each class |
 #
-# The same fields exist for KerasHub and TF1 checkpoints. A weight can consist of multiple tensors, for example the activated half and the gate of a gated
-# feed-forward layer.
+# The same fields exist for KerasHub and TF1 checkpoints. A weight can consist of multiple tensors. For example, a gated feed-forward layer has an
+# activated half and a gate.
 
 # %%
 block = names.hf_block(

@@ -3,8 +3,8 @@
 # %% [markdown]
 # # Add a task
 #
-# A task consists of an encoder, a head and a preprocessor. The base class `Task` provides `fit`, `evaluate` and `predict` on text, presets, files and `export`. Your
-# subclass defines only the differences.
+# A task has an encoder, a head and a preprocessor. The base class `Task` provides `fit`, `evaluate` and `predict` on text, presets, files and
+# `export`. Your subclass defines only the differences.
 #
 # In this example you add ordinal regression. Its classes have an order, for example stars, and a mistake by one level is smaller than a mistake by three. With K
 # levels the head has K - 1 outputs. Output k predicts whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
@@ -12,16 +12,16 @@
 # | A subclass defines | Purpose | In this example |
 # |---|---|---|
 # | constructor arguments | are saved to files, from attributes with the same names | levels, dropout rate |
-# | `preset_options` | arguments that are also saved to presets | both |
+# | `preset_options` | arguments that presets also store | both |
 # | `head_name` | name of the `head` layer in checkpoints | `ordinal` |
-# | `predict_method` and its method | readable predictions, also in commands and exports | `rate` |
+# | `predict_method` and its method | readable predictions, in Python, commands and exports | `rate` |
 # | `fields`, `optional_fields`, `list_fields` | input fields (default: `text`) | a text |
-# | `adapters` | reads other input types with an `InputAdapter` | none |
+# | `adapters` | reads other input types with an `InputAdapter` | not needed |
 # | `_default_loss`, `_default_metrics` | `compile()` without arguments | cross-entropy, distance |
 # | `_label_rules` | labels that `fit` accepts | a level, by name or id |
-# | `serving_signatures` | signatures of an exported model | text to level and score |
-# | `has_row_logits`, `explained_row` | what `insight` explains | none |
-# | an `Ensemble` subclass | ensembles | none |
+# | `serving_signatures` | the export's signatures | text to level and score |
+# | `has_row_logits`, `explained_row` | what `insight` explains | not needed |
+# | an `Ensemble` subclass | ensembles | not needed |
 
 # %%
 import keras

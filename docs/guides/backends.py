@@ -10,7 +10,7 @@
 # KERAS_BACKEND=jax python train.py
 # ```
 #
-# In this guide you train one model on each backend, from the same weights and on the same data, and then move it to another backend. See also
+# In this guide you train one model on each backend, from the same weights and on the same data, and then load it on a different backend. See also
 # [supported features per backend](../start/install.md#backends).
 #
 # On a CPU, we recommend TensorFlow. On a GPU, we recommend JAX or PyTorch, because [only these two were measured](../measurements/speed.md#on-a-gpu).
@@ -88,8 +88,8 @@ for backend in backends:
     train(backend)
 
 # %% [markdown]
-# In the first epoch the losses agree to several digits. Later, every step amplifies rounding differences, just as it does between two types of
-# processors.
+# In the first two epochs, the losses agree in all printed digits. Later, every step amplifies rounding differences, just as it does between two
+# types of processors.
 #
 # ## Move a model between backends
 #

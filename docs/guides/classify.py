@@ -68,7 +68,7 @@ pd.DataFrame(rows, columns=["text", "label"]).sample(frac=1, random_state=1).to_
 # %% [markdown]
 # </details>
 #
-# We use half of the rows for training and the other half for testing.
+# We train on half of the rows and test on the other half.
 
 # %% small="train, test = train[:64], test[:32]"
 data = pd.read_csv("docstrings.csv")
@@ -143,7 +143,7 @@ confused = pd.crosstab(test["label"], answers["label"].rename("answer"))
 print(confused)
 
 # %% [markdown]
-# Next, look at the mistakes in which the model is most confident. They often reveal ambiguous texts or wrong labels.
+# Next, look at the most confident mistakes. They often reveal ambiguous texts or wrong labels.
 
 # %%
 wrong = test.assign(answer=answers["label"], score=answers["score"])

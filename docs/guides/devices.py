@@ -21,11 +21,12 @@
 #
 # Note:
 #
-# - `batch_size` must be a multiple of the number of devices.
+# - `batch_size` must be divisible by the number of devices.
 # - With `gradient_accumulation_steps`, TensorFlow exchanges gradients once per optimizer step. JAX exchanges them for every micro-batch.
 # - On TensorFlow, a `TextEmbedder` uses only the negatives on the same device.
 #
-# The data is the same as in [TensorFlow, JAX and PyTorch](backends.md). We disable dropout, because its random numbers depend on the sharding.
+# The data is the same as in [TensorFlow, JAX and PyTorch](backends.md). We disable dropout, because on TensorFlow and PyTorch its random numbers
+# depend on the sharding.
 #
 # <details markdown="1"><summary>Code that writes <code>colors.py</code></summary>
 
@@ -95,8 +96,8 @@ epochs = 10
 # %% [markdown]
 # ## JAX: `keras.distribution`
 #
-# Add one line before you create the model. For arrays, every batch must be a multiple of the number of devices, including the last batch. We
-# therefore use 768 and 160 examples. The XLA flag creates two virtual devices.
+# Add one line before you create the model. If you pass arrays, every batch size must be divisible by the number of devices, including the last
+# batch. We therefore use 768 and 160 examples. The XLA flag creates two virtual devices.
 
 # %%
 JAX = """
@@ -120,7 +121,7 @@ run(
 # %% [markdown]
 # ## TensorFlow: `tf.distribute`
 #
-# Create the model and the optimizer in the scope of a strategy. On a machine with GPUs, `MirroredStrategy()` uses all of them.
+# Create the model and the optimizer in a strategy's scope. On a machine with GPUs, `MirroredStrategy()` uses all of them.
 
 # %%
 TENSORFLOW = """

@@ -3,8 +3,8 @@
 # %% [markdown]
 # # ELECTRA pre-training and distillation
 #
-# ELECTRA trains a discriminator to detect the tokens that a small generator replaced. Distillation trains a small student to reproduce the
-# predictions of a large teacher:
+# ELECTRA trains a discriminator to detect the tokens that a small generator replaced. Distillation trains a small student to reproduce a large
+# teacher's predictions:
 #
 # ```python
 # detector = keras_bert.ReplacedTokenDetector.from_preset("minilm")
@@ -190,7 +190,8 @@ for name in names:
     print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
 
 # %% [markdown]
-# The discriminator has learned grammar from unlabeled text and makes far fewer mistakes than MiniLM. The student gains 11 points from its teacher.
+# The discriminator has learned grammar from unlabeled text and therefore makes fewer mistakes than MiniLM. The student gains 11 points from its
+# teacher.
 #
 # You can save and export the student like any classifier. To obtain a small encoder for all tasks, as in DistilBERT, distill a `MaskedLM` into
 # another `MaskedLM`.

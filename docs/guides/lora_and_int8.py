@@ -17,7 +17,7 @@
 # | Many tasks with one encoder | LoRA: store only the updates and the head of each task |
 # | The best score | all weights, if memory permits |
 # | A small or fast model to serve | `export(…, dtype="int8")` or `dtype="bfloat16"` |
-# | int8 in a Keras program | `quantize("int8")` |
+# | int8 inside Keras | `quantize("int8")` |
 #
 # In this guide, LoRA with 0.3% of the weights reaches 76.3% accuracy, compared with 79.9% for all weights. The int8 export is a quarter of the size
 # of the float32 export.
@@ -53,8 +53,8 @@ checkpoint = "minilm"
 # %% [markdown]
 # ## LoRA
 #
-# LoRA freezes the encoder. For each layer, it trains an update that is the product of two narrow matrices. Use about ten times the usual learning
-# rate. As a baseline, we train only the new head.
+# LoRA freezes the encoder. For each layer, it trains an update, the product of two narrow matrices. Use about ten times the usual learning rate. As
+# a baseline, we train only the new head.
 
 
 # %% small="checkpoint = small_encoder()"
@@ -82,8 +82,8 @@ kinds = {"head only": 2e-3, "LoRA": 2e-3, "all weights": 2e-4}
 lora = {kind: trained(kind, learning_rate) for kind, learning_rate in kinds.items()}["LoRA"]
 
 # %% [markdown]
-# LoRA is far better than the head alone. The gap to all weights is nine of 249 examples and may be chance. LoRA saves the memory for the optimizer state, but
-# not for activations.
+# LoRA is better than only the head by 12 of 249 examples, and worse than all weights by nine. Differences of this size may be chance. LoRA saves
+# the memory for the optimizer state, but not for activations.
 #
 # A `.keras` file keeps the updates separate, so you can continue the training. A preset merges them into the weights and is an ordinary encoder.
 
@@ -113,7 +113,7 @@ answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose
 # %% [markdown]
 # ## int8 exports
 #
-# ONNX, OpenVINO and LiteRT exports with `dtype="int8"` also store the embeddings in 8 bits. They accept token ids from the preprocessor. An int8
+# ONNX, OpenVINO and LiteRT exports with `dtype="int8"` also store the embeddings in 8 bits. They accept token IDs from the preprocessor. An int8
 # SavedModel accepts text, but needs calibration data. See [int8 with calibration](../serving/openvino.md#int8-exports).
 
 # %% small="dtypes = ['int8']"

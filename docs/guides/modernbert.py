@@ -79,7 +79,7 @@ for name, kept in (("corpus.txt", corpus), ("validation.txt", held_out)):
 #
 # | Flag | Effect |
 # |---|---|
-# | `--masked_lm_probability=0.3` | masks 30% of the tokens; validation masks 15% |
+# | `--masked_lm_probability=0.3` | masks 30% of the tokens, and 15% in validation |
 # | `--sequence_format=full_sentences --packing` | fills each sequence with text |
 # | `--optimizer=stable_adamw --clip_norm=0` | limits the learning rate per tensor instead of clipping gradients |
 # | `--schedule=trapezoidal --decay_steps=160` | keeps the learning rate constant, then decays it over the last 160 steps |
@@ -154,5 +154,5 @@ for text in (
 # `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates the cost. `--recipe=modernbert_base` contains the settings from the
 # paper.
 #
-# For English text, we recommend to continue from published weights (`--init_preset=hf://answerdotai/ModernBERT-base`), because this takes about 1%
+# For English text, we recommend continuing from published weights (`--init_preset=hf://answerdotai/ModernBERT-base`), because this takes about 1%
 # of the steps.

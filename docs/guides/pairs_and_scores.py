@@ -15,7 +15,7 @@
 # classifier.fit([("snow", "charcoal")], [0])
 # ```
 #
-# In this guide you predict the lightness of a color from its name. MiniLM is off by 8.5 points of 100 on average, and a ridge regression by 10.3.
+# In this guide you predict a color's lightness from its name. MiniLM is off by 8.5 points of 100 on average, and a ridge regression by 10.3.
 #
 # To run it, [install keras_bert](../start/install.md) with the extra `training` and the MiniLM weights.
 #

@@ -12,7 +12,7 @@
 # answerer.answer("What is the default?", "retries: int, default 3.")    # {"answer": "3", …}
 # ```
 #
-# In this guide you train one on parameter lists from scikit-learn's docstrings. It reaches an exact match of 69.5% and an F1 of 71.8%.
+# In this guide you train a model on parameter lists from scikit-learn's docstrings. It reaches an exact match of 69.5% and an F1 of 71.8%.
 #
 # To run it, [install keras_bert](../start/install.md) with the extra `training` and the MiniLM weights.
 #

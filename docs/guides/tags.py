@@ -83,7 +83,7 @@ def sentences(split, count, seed):
 # %% [markdown]
 # </details>
 #
-# The labels follow the IOB2 scheme. `B-` marks the first word of an entity, `I-` the following words, and `O` everything else:
+# The labels follow the IOB2 scheme. `B-` marks an entity's first word, `I-` its other words, and `O` everything else:
 
 # %% small="train, test = sentences('train', 48, 1), sentences('test', 16, 2)"
 train, test = sentences("train", 500, seed=1), sentences("test", 200, seed=2)
@@ -127,7 +127,7 @@ print(
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` accepts lists of words and lists of labels.
+# `fit` accepts a list of words and a list of labels for each sentence.
 
 # %% small="epochs = 1; tagger = keras_bert.TokenClassifier.from_preset(small_encoder(), class_names=LABELS)"
 LABELS = ["O", *(f"{part}-{name}" for name in NAMES for part in "BI")]

@@ -71,8 +71,8 @@ print(*test[0], sep="\n")
 # %% [markdown]
 # </details>
 #
-# Each query is the second sentence of a docstring, and the right document is the first sentence of the same docstring. The metric is the mean
-# reciprocal rank (MRR). It is 1 if the right document is always first, and 1/2 if it is always second.
+# Each query is a docstring's second sentence, and the right document is the same docstring's first sentence. The metric is the mean reciprocal rank
+# (MRR). It is 1 if the right document is always first, and 1/2 if it is always second.
 
 # %% small="train, test = train[:32], test[:40]"
 from sklearn.feature_extraction.text import TfidfVectorizer
