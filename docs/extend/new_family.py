@@ -61,7 +61,7 @@ config = keras_bert.BertConfig(
 print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 
 # %% [markdown]
-# ## Record
+# ## Family record
 #
 # A record has these fields:
 #
@@ -129,7 +129,7 @@ classifier = keras_bert.TextClassifier(ours, num_classes=2)
 print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbose=0).shape)
 
 # %% [markdown]
-# ## Contribute it to the library
+# ## Contribute the family
 #
 # - **Family.** Add a module with the record and its sizes to `keras_bert/families/`, and list it in `FAMILIES`. If a field in the configuration file is an object or a
 #   list, add two functions that convert it, as in `rotary.py`.

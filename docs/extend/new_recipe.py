@@ -51,7 +51,7 @@ config = recipes.load("xkcd_colors", FinetuneConfig)
 print(config.epochs, config.learning_rate, config.train_file)
 
 # %% [markdown]
-# ## Run it
+# ## Run the recipe
 
 # %% small="rows, changes = 48, {'epochs': 1, 'preset': str(small_encoder())}"
 rows, changes = None, {}

@@ -183,7 +183,7 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# ## Add it to `finetune`
+# ## Add the task to `finetune`
 #
 # A job connects a task to the `finetune` command. It has a config, which defines the flags, and methods that read files, build the task and score it. Here the
 # files are the same as for classification, and there is one more flag.
@@ -251,7 +251,7 @@ config = LevelsConfig.from_flags(
 results = finetuning.run(LevelsJob, config, LevelsJob.read(config))
 
 # %% [markdown]
-# ## Contribute it to the library
+# ## Contribute the task
 #
 # | File | Content |
 # |---|---|

@@ -11,7 +11,7 @@
 # ```
 #
 # In this guide you train one model on each backend, from the same weights and on the same data, and then load it on a different backend. See also
-# [supported features per backend](../start/install.md#backends).
+# [supported features per backend](../start/install.md#backend-features).
 #
 # On a CPU, we recommend TensorFlow. On a GPU, we recommend JAX or PyTorch, because [only these two were measured](../measurements/speed.md#on-a-gpu).
 #

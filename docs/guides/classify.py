@@ -97,7 +97,7 @@ print(f"bag of words:        {bag_of_words.score(test['text'], test['label']):.1
 # %% [markdown]
 # ## Fine-tune
 #
-# `from_preset` loads the encoder from [a Hugging Face, TF1 or KerasHub checkpoint](../start/choose_a_model.md#sources). You get a warning about
+# `from_preset` loads the encoder from [a Hugging Face, TF1 or KerasHub checkpoint](../start/choose_a_model.md#checkpoint-formats). You get a warning about
 # random head weights. This is expected, because training creates the classifier head.
 
 # %% small="epochs = 1; classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"

@@ -125,7 +125,7 @@ print(f"MiniLM on pairs:           {accuracy:.1%}")
 
 # %% [markdown]
 # On this task MiniLM and ridge regression are equally good, because the lightness of each color follows from single words. On paraphrases and
-# sentence similarity, [MiniLM beats a bag of words](../measurements/fine_tuning.md#each-task-with-its-defaults).
+# sentence similarity, [MiniLM beats a bag of words](../measurements/fine_tuning.md#scores-by-task).
 #
 # ## Command line
 #

@@ -150,7 +150,7 @@ for text in (
 # classifier = keras_bert.TextClassifier.from_preset("my_korean_bert", num_classes=2)
 # ```
 #
-# Note that such a small corpus does not improve other tasks. [Even two million words](../measurements/pretraining.md#on-wikitext-2) help little.
+# Note that such a small corpus does not improve other tasks. [Even two million words](../measurements/pretraining.md#wikitext-2-runs) help little.
 #
 # ## Pre-train on a large corpus
 #

@@ -96,7 +96,7 @@ print("checkpoints", *checkpoint_names("runs/killed"))
 # two runs below comparable. By default, a run measures [which precision is faster](devices.md#mixed-precision) at the start and keeps it when it
 # resumes.
 #
-# ## Resume it
+# ## Resume the run
 #
 # We run the same command again:
 

@@ -139,6 +139,6 @@ print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")
 # %% [markdown]
 # ## Next steps
 #
-# - To rerank the search results with a cross-encoder, run `keras-bert finetune --task=ranking`.
+# - To re-rank the search results with a cross-encoder, run `keras-bert finetune --task=ranking`.
 # - To compare texts with descriptions of labels, see [zero-shot classification](../start/choose_a_task.md#zero-shot-classification).
 # - To serve embeddings to OpenAI clients, see [serving](../serving/index.md).
