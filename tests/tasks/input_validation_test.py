@@ -211,7 +211,9 @@ def test_missing_labels_or_zero_batch_size_raise(tasks, method):
 @pytest.mark.parametrize("missing", [None, float("nan")])
 def test_missing_label_raises(missing, tasks):
     tasks["TextClassifier"].compile()
-    with pytest.raises(ValueError, match="The label in row 1 is missing"):
+    with pytest.raises(
+        ValueError, match=f"The label in row 1 must not be missing. Received: {missing}"
+    ):
         tasks["TextClassifier"].fit(["a", "b"], ["nan", missing], verbose=0)
 
 

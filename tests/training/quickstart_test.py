@@ -39,7 +39,7 @@ def test_quickstart_trains_scores_and_predicts(tmp_path, capsys):
     correct = [line for line in prediction_lines if line.endswith("  right")]
     assert 1 <= len(correct) <= 5
     assert len(wrong) == 3
-    with pytest.raises(FileExistsError, match=r"which has model\.keras.*--overwrite"):
+    with pytest.raises(FileExistsError, match=r"with model\.keras\. Choose .*--overwrite"):
         main(settings)
     with lock_output_dir(tmp_path / "other", command="finetune"):
         (tmp_path / "other" / "model.keras").touch()
