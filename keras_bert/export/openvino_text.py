@@ -247,7 +247,8 @@ def _word_characters(rules: Normalization) -> dict[str, str]:
         text.decode("utf-8") for text in normalize(tf.constant(letters), rules)[0].numpy()
     ]
     characters = sorted(set("".join(replacements)))
-    # The number of words in "a", the character and "a" shows how the character is handled.
+    # The pieces of the string "a", the character, "a" show whether the character is a letter, a
+    # space, a word of its own or removed.
     find = PieceFinder(["[UNK]", "a", "##a"], 0, max_word_length=200)
     pieces = find(
         tf.constant([f"a{character}a" for character in characters]), tf.constant(False)
@@ -268,7 +269,7 @@ def _word_characters(rules: Normalization) -> dict[str, str]:
 
 @functools.cache
 def _letters() -> tuple[str, ...]:
-    """Returns the characters in Unicode, without private use and unassigned planes."""
+    """Returns Unicode's characters, except NUL, surrogates, and private or unassigned planes."""
     points = (*range(1, 0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200))
     return tuple(map(chr, points))
 

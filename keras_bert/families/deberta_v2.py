@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeBERTa versions 2 and 3, with disentangled relative positions.
 
-The original code can omit each type of position, and by default `transformers` omits all of them.
-The released models use all types. Other models raise an error with the unsupported field.
+The original code can omit each type of relative position, and by default `transformers` omits all
+of them. The released models use all types. Other models raise an error with the unsupported field.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from keras_bert.families.records import ConfigFields, Family, StoredTensor, Weig
 
 _BUCKETS, _DISTANCE = "position_buckets", "max_relative_positions"
 _POSITIONS = "max_position_embeddings"
-# Fields and their required values. An absent field has a different value.
+# Fields that must be present with these values, because their defaults differ
 _PRESENT: dict[str, Any] = {
     "relative_attention": True,
     "position_biased_input": False,
@@ -25,7 +25,7 @@ _PRESENT: dict[str, Any] = {
     "norm_rel_ebd": "layer_norm",
 }
 _PRODUCTS = ["c2p", "p2c"]
-# Fields and their required values. An absent field has the same value.
+# Fields that must have these values if they are present
 _NEEDED: dict[str, tuple[Any, ...]] = {
     "type_vocab_size": (0,),
     "conv_kernel_size": (0,),

@@ -14,7 +14,7 @@ _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 
 
 def _to_flat(fields: Mapping[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields in a file, with `BertConfig`'s names for `pooling`."""
+    """Returns the fields in a file, with `BertConfig`'s value for the pooling."""
     flat = rotary.to_flat(fields, activations, default=10_000.0)
     pooling = shared.map_value(fields, "classifier_pooling", _POOLINGS, "late")
     # If every head has its own keys and values, the config does not have the field.

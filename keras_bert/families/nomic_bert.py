@@ -26,7 +26,7 @@ _GPT2_NAMES = {
 }
 # Activations in the gated feed-forward networks
 _GATED = {"swiglu": "silu", "geglu": "gelu"}
-# Options in the original code that NomicBERT does not use
+# Options of the original code and their supported values
 _NEEDED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_fraction": (1.0,),
     "rotary_emb_interleaved": (False,),

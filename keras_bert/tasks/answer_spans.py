@@ -14,7 +14,8 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.questions import QuestionRows, likely_spans
 
-# Number of windows to process at a time. They have 3 MB of logits and a million token pairs.
+# Number of windows to process at a time. With 384 tokens each, they have 3 MB of start logits, and
+# about a million token pairs.
 CHUNK = 2048
 # The best score if a question has no spans
 NO_SPAN = -1e6

@@ -100,8 +100,9 @@ class CompiledModel(TokenModel):
         Raises:
             ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, if a
                 metric does not fit the task's labels, or if a loss expects probabilities, because
-                outputs are logits. `Distiller` and `ReplacedTokenDetector` have their own losses
-                and metrics, so they do not accept any of these arguments.
+                outputs are logits. `Distiller` and `ReplacedTokenDetector` raise it for any
+                `loss`, `loss_weights`, `metrics` or `weighted_metrics`, because they have a fixed
+                loss and fixed metrics.
         """
         reject_aliases(self.compile, kwargs, "compile")
         self._check_loss(

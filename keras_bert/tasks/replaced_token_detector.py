@@ -62,8 +62,9 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
             accepts token IDs.
         generator: Architecture of the generator, a `BertConfig` or its `to_dict()`. It must have
-            the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
-            dimension. Defaults to the discriminator's architecture, scaled by `generator_size`.
+            the same embeddings: `vocabulary_size`, `max_sequence_length`, `num_segments`, embedding
+            dimension, norm and type of positions. Defaults to the discriminator's architecture,
+            scaled by `generator_size`.
         generator_size: The generator's hidden dimension, number of heads and intermediate
             dimension, as a fraction of the discriminator's values. The number of layers is the
             same. Defaults to 0.25.

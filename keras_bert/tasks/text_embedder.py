@@ -327,8 +327,8 @@ def _distinct(batch: Batch) -> tuple[Any, ...]:
         np.column_stack([is_copy, ids]), axis=0, return_index=True, return_inverse=True
     )
     if dispatch.is_tensorflow_on_cpu():
-        # Operations are compiled for each number of tokens. Padding the number of texts gives
-        # fewer.
+        # Operations are compiled for each number of tokens. If the number of texts is padded, fewer
+        # different numbers occur.
         first = np.resize(first, -(-len(first) // 8) * 8)
     features = {name: x[first] for name, x in features.items()}
     return {**features, ROWS_OF_PAIRS: rows.reshape(-1).astype("int32")}, targets, weights

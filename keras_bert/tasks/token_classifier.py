@@ -201,7 +201,8 @@ class TokenClassifier(Task):
             such lists.
 
         Raises:
-            ValueError: If the `class_names` do not encode spans because they have no `O`.
+            ValueError: If the task has no `class_names`, or if they do not encode spans: they
+                contain no `O`, and not all are labels such as `B-PER`.
 
         Example:
 

@@ -420,7 +420,10 @@ class BytePairTokenizer(Tokenizer):
             begin = end
 
     def _merge(self, ids: list[int]) -> list[int]:
-        """Merges all pairs with the lowest rank, and repeats this until no pair has a rank."""
+        """Merges the pairs with the lowest rank, and repeats this until no pair has a rank.
+
+        For the ranks in `_single_ranks`, only the first pair is merged at a time.
+        """
         if len(ids) > _FEW_SYMBOLS:
             return merge_with_heap(ids, self._ranks, self._merge_results)
         no_rank = len(self._ranks)

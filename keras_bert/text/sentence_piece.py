@@ -176,7 +176,11 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """The ids of pieces without a preceding space. `albert_rules` only allows letters."""
+        """The ids of pieces without a preceding space.
+
+        With `albert_rules`, they must consist of English letters and punctuation, but must not be a
+        single punctuation mark.
+        """
         special = set(self.skipped_token_ids)
         return [
             index

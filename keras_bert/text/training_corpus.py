@@ -113,7 +113,8 @@ def choose_lowercase(corpus: Corpus) -> CaseChoice:
             and every n-th text.
 
     Returns:
-        A named tuple of the decision (`lowercase`) and its `reason`.
+        A named tuple of the decision (`lowercase`) and its `reason`. Without letters, the decision
+        is `True`.
 
     Raises:
         ValueError: If the corpus is an iterator, or if a string in an iterable is a file name.

@@ -51,7 +51,7 @@ MODEL_FILES = {
     fairseq_ids.MODEL_FILE: XLM_ROBERTA,
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
-# These steps are part of SentencePiece. It joins runs of spaces and strips trailing spaces.
+# Steps that every SentencePiece model applies: joining runs of spaces and stripping trailing spaces
 _SPACE_STEPS = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
 
 
@@ -163,7 +163,10 @@ def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Appends the special tokens with the next ids to a model's pieces."""
+    """Appends the special tokens whose ids follow a model's last piece.
+
+    If a piece would be repeated, the model is returned unchanged.
+    """
     pieces = read_pieces(model)
     count = len(pieces)
     tokens = [token for token in settings.added_tokens() if token.get("special", False)]

@@ -21,7 +21,7 @@ WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sente
 MAX_WORD_LENGTH = 200
 """The maximum word length in the original BERT code. Longer words are unknown."""
 WORD_LENGTH = checks.NumberRange(at_least=1, below=1000, integer=True)
-"""The range of other maximum word lengths. Regular expressions (RE2) cannot count further."""
+"""The allowed maximum word lengths. Regular expressions (RE2) cannot count further."""
 TRUNCATION_SIDES = ("right", "left")
 """The sides on which overlong texts can be truncated. The first is the default."""
 

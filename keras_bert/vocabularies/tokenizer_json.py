@@ -111,7 +111,7 @@ class RowFormats(NamedTuple):
 def row_formats(tokenizer: TokenizerJson) -> RowFormats:
     """Reads how the post-processor adds special tokens to one or two texts.
 
-    Other types of post-processors raise an error.
+    Any type except `BertProcessing`, `RobertaProcessing` and `TemplateProcessing` raises an error.
     """
     # ByteLevel only changes offsets.
     steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]

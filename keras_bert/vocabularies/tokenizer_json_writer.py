@@ -65,9 +65,9 @@ def _model_words(config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a config with defaults.
+    """Returns the content of a `tokenizer.json`.
 
-    `names` are the special tokens by role.
+    `config` contains all fields (see `with_defaults`). `names` are the special tokens by role.
     """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     byte_fallback = config["byte_fallback"]

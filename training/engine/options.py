@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes for the configs of commands, and options that commands share.
 
-An option without a fixed default is `None` unless it is given. No number stands for "unset".
+An option whose default depends on other values is usually `None` unless it is given.
 """
 
 from __future__ import annotations

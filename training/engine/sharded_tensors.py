@@ -39,11 +39,11 @@ _writings = itertools.count()
 
 
 class _FailedElsewhereError(OSError):
-    """Raised if another process could not write its part. Has its error number and message."""
+    """Raised, with the other process's error, if another process could not write its part."""
 
 
 def are_sharded(variables: Mapping[str, Any]) -> bool:
-    """Returns whether no single process has the full value of all variables.
+    """Returns whether the variables must be written in parts.
 
     This is the case in multi-host training and if devices shard variables. Both require JAX.
     """

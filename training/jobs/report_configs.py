@@ -58,8 +58,9 @@ class EvaluateConfig(TextColumns, WordColumns):
         null_threshold: Null odds above which a question counts as unanswered. Requires null_odds.
         max_document_words: For TriviaQA, the number of words to read from the start of documents.
             Defaults to 800. 0 reads all. Use the same value as in training.
-        format: For text, one of tsv, csv and jsonl (JSON Lines or an array). For choices, one of
-            swag, codah and jsonl. auto infers the format from the suffix.
+        format: For text, one of tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow)
+            and xlsx. For choices, one of swag, codah, jsonl, arrow and xlsx. auto infers the format
+            from the suffix.
         label_map: Labels to rename in both the file and the predictions. For example,
             neutral:non-entailment,contradiction:non-entailment scores an MNLI model on HANS.
         class_names: With --predictions, the class names in the order of their IDs. By default, the
@@ -107,8 +108,9 @@ class InsightConfig(TextColumns, WordColumns):
         rows: For a classifier, the number of examples, from the start of the file, whose errors are
             counted and whose words are swapped. 0 uses all.
         label: For text, the column of the label. Empty for unlabeled text.
-        format: For text, one of tsv, csv and jsonl (JSON Lines or an array). For choices, one of
-            swag, codah and jsonl. auto infers the format from the suffix.
+        format: For text, one of tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow)
+            and xlsx. For choices, one of swag, codah, jsonl, arrow and xlsx. auto infers the format
+            from the suffix.
         crows_pairs: For a masked LM, the CSV file of CrowS-Pairs. Empty to skip it.
         winobias_pro: For a masked LM, the WinoBias file with pro-stereotypical sentences. Empty to
             skip it.

@@ -76,7 +76,10 @@ class ShardStatistics:
 
 
 def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: int) -> int:
-    """Returns the number of shards to write. By default, it depends on the number of tokens."""
+    """Returns the number of shards to write. By default, it depends on the number of tokens.
+
+    It is at most the number of documents, or half of it if each shard needs two documents.
+    """
     tokens = num_tokens * config.rows.duplicate_factor
     most = _MAX_INDEPENDENT_SHARDS if config.rows.independent_shards else _MAX_SHARDS
     by_size = min(-(-tokens // _TOKENS_PER_SHARD), most)

@@ -59,8 +59,8 @@ def matched_answers(
         count: The number of rows in the labeled file.
         ids: The IDs of these rows. Predictions are matched by ID if both files have IDs, and by
             their order otherwise.
-        left_out: The rows that were skipped in the labeled file, see `LabeledText`. Predictions for
-            these rows are also skipped.
+        left_out: The rows that were skipped in the labeled file, see `LabeledText`. If the file of
+            predictions contains these rows, they are also skipped there.
 
     Raises:
         ValueError: If the files have different numbers of rows or different IDs, if an ID occurs

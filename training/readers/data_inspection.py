@@ -228,8 +228,8 @@ class Tokens:
 def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     """Tokenizes a split's examples.
 
-    Texts of the same example count as one sequence, with a separator after each text, unless they
-    are choices. Unknown tokens in shared passages count once.
+    The texts of an example form one sequence with special tokens. In examples with choices, only
+    the first text and the longest choice do. Unknown tokens in shared passages count once.
     """
     num_tokens, num_unknown, words = [], [], Counter[str]()
     texts = rows.different_texts()

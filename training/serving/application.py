@@ -60,7 +60,10 @@ def application(server: ModelServer, *, is_local: bool = True, api_key: str = ""
 
 
 def _rejection(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError | None:
-    """Returns the error for a request from another site's page, or without the API key."""
+    """Returns the error for a request from another site's page or without the API key.
+
+    For other requests, returns `None`.
+    """
     if reason := _reason_against_page(scope, is_local):
         return RejectedRequestError(403, reason)
     is_public = scope["method"] == "GET" and scope["path"] in _WITHOUT_KEY

@@ -113,8 +113,8 @@ async def embed(
     """Computes embeddings.
 
     Raises:
-        RequestError: If an input is too long and `truncate` is false, if an id is not in the
-            vocabulary, or if the model does not support the dimensions or the norm.
+        RequestError: If an input is empty, or too long and `truncate` is false, if an id is not in
+            the vocabulary, or if the model does not support the dimensions or the norm.
         RejectedRequestError: As in `ModelServer.compute`, and if the response may be too large.
     """
     inputs, field = options.inputs, options.field

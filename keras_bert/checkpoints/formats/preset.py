@@ -57,7 +57,7 @@ def save_preset(
             the kernels.
         preset_dir: Directory to write to. All files are written before an existing preset is
             replaced.
-        heads: Layer or layers of each head, by any name.
+        heads: Layer or layers of each head. The heads' names can be chosen freely.
         tokenizer: Tokenizer config.
         class_names: A classifier's class names in the order of its outputs.
         task: Task settings, as values that JSON can represent.

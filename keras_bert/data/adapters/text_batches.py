@@ -50,7 +50,7 @@ class BatchedText(abc.ABC):
 
     @abc.abstractmethod
     def read(self, epoch: int, seed: int | None) -> Iterable[tuple[int, Any]]:
-        """Yields `(number, batch)` for each batch in an epoch. `None` keeps their order."""
+        """Yields `(number, batch)` for each batch in an epoch. Without a seed, in their order."""
 
     def end_epoch(self) -> None:  # noqa: B027
         """Called after the last batch in an epoch."""

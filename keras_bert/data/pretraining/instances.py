@@ -254,7 +254,7 @@ def full_sentences(
 
 
 def document_sentences(document: Sentences, max_tokens: int) -> Iterator[Ids]:
-    """Yields sequences of consecutive sentences from one document. The last may be shorter.
+    """Yields sequences of consecutive sentences from one document, int32 `(length,)`.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, DOC-SENTENCES.

@@ -233,7 +233,7 @@ class MaskedLMMaskGenerator:
         return masked_dataset(self, dataset, first_step)
 
     def num_predictions(self, length: int) -> int:
-        """Returns the number of masked positions in a row of `length` tokens."""
+        """Returns the maximum number of masked positions in a row of `length` tokens."""
         # The tolerance is for rounding errors. For example, 0.1 * 30 is greater than 3.
         slots = max(1, math.ceil(self.mask_selection_rate * length - 1e-6))
         return slots if self.max_predictions is None else min(slots, self.max_predictions)

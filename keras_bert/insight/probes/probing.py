@@ -324,7 +324,7 @@ def probe(
 
 
 def _fault(task: str, words: AnnotatedWords, is_scored: bool) -> str:
-    """Describes the labels that a task lacks in some words, or returns an empty string."""
+    """Describes what a task lacks in a data set, or returns an empty string."""
     lengths = np.diff(words.splits)
     if task == "relation" and not (words.heads >= 0).any():
         return "no word has a head"
