@@ -172,7 +172,7 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It holds out 10% of the rows for validation and keeps the best epoch. See [all options of `finetune`](../commands/finetune.md).
+# The command holds out 10% of the rows for validation and keeps the best epoch. See [all options of `finetune`](../commands/finetune.md).
 #
 # ## Evaluation report
 #

@@ -166,9 +166,9 @@ for name, preset in presets.items():
 # %% [markdown]
 # ## Distill into a smaller model
 #
-# The fine-tuned discriminator is now the teacher, and its first two layers become the student. A `Distiller` trains the student on the labels and on
-# the teacher's probabilities. It can therefore also use unlabeled texts, whose label is -1. For comparison, we train the same student for the same
-# number of steps on the labeled texts only.
+# The fine-tuned discriminator is now the teacher, and its first two layers become the student. A `Distiller` trains the student on the labels and
+# on the teacher's probabilities. It can therefore also use unlabeled texts, with the label -1. For comparison, we train the same student for the
+# same number of steps on the labeled texts only.
 
 # %% small="more, more_labels = more[:16], more_labels[:16]"
 more, _ = swapped(corpus[:2500], random.Random(3))

@@ -150,7 +150,7 @@ measure("… trained on labels", student)
 # %% [markdown]
 # ## Distill
 #
-# A `Distiller` also trains the student on the teacher's probabilities. It can therefore use the unlabeled texts, whose label is -1.
+# A `Distiller` also trains the student on the teacher's probabilities. It can therefore use the unlabeled texts, with the label -1.
 
 # %%
 student = keras_bert.Distiller.student_from_teacher(large, layers=layers)
