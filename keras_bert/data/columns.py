@@ -138,7 +138,7 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
 def one_for_each(
     values: np.ndarray[Any, Any], rows: Sized, *, to_keras_batch: bool = False
 ) -> np.ndarray[Any, Any]:
-    """Checks that labels or weights are `(rows,)`, or `(rows, ...)` if columns are allowed."""
+    """Checks that labels or weights are `(rows,)`, or `(rows, ...)` with `to_keras_batch`."""
     if (values.shape[:1] if to_keras_batch else values.shape) != (len(rows),):
         raise ValueError(
             f"There must be one label or weight for each of the {len(rows)} texts. Received: "

@@ -20,7 +20,8 @@ from typing import BinaryIO, cast
 from keras_bert.checks import importing, shorten_repr
 from keras_bert.data.file_systems import open_file
 
-# The suffixes of compressed files. Compression is recognized by the first bytes instead.
+# Suffixes of compressed files, to find the plain file name. Compression itself is recognized by a
+# file's first bytes.
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Errors raised for invalid compressed data
 UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)

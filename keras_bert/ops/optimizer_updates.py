@@ -82,7 +82,10 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:
-    """Calls a function once for all `tf.distribute` replicas. Each replica must call this."""
+    """Calls a function once for all `tf.distribute` replicas. Each replica must call this.
+
+    Only for TensorFlow.
+    """
     kernels: Any = _tensorflow_kernels()
     kernels.once_for_all_replicas(function)
 

@@ -52,7 +52,7 @@ def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @_in_graph
 def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
-    """`keras_bert.ops.int8.int8_product`."""
+    """Implements `keras_bert.ops.int8.int8_product`."""
     if bias is None:
         bias = tf.zeros(weights.kernel_range.shape)
     rows = tf.reshape(x, (-1, x.shape[-1]))
@@ -67,7 +67,7 @@ def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
 def feed_forward(
     x: Tensor, first: Int8Kernel, bias: Tensor, activation: str, second: Int8Kernel
 ) -> Tensor:
-    """`keras_bert.ops.int8.int8_feed_forward`, with integers only between the matmuls."""
+    """Implements `keras_bert.ops.int8.int8_feed_forward`. Between the matmuls are only integers."""
     largest = LARGEST / second.input_scale[0]
     steps = [ACTIVATIONS[activation], "Requantize"]
     inner = _product(_rounded(x, first), first, bias, steps, tf.qint8, largest)

@@ -13,17 +13,17 @@ from keras_bert.ops.tensorflow_private import GraphOrParentsInXlaContext
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
-    """`keras_bert.ops.tokens_at` for whole vectors. `take_along_axis` gathers single elements."""
+    """Implements `keras_bert.ops.tokens_at`. Unlike `take_along_axis`, it gathers whole vectors."""
     return tf.gather(x, tf.cast(positions, tf.int32), batch_dims=1)
 
 
 def take(table: Tensor, indices: Tensor) -> Tensor:
-    """`keras_bert.ops.take` for indices >= 0. Keras' `take` uses five times the operations."""
+    """Implements `keras_bert.ops.take` for indices >= 0, in a fifth of Keras' operations."""
     return tf.gather(tf.convert_to_tensor(table), indices)
 
 
 def length_of(inputs: Tensor) -> Tensor:
-    """`keras_bert.ops.reference.length_of`, without operations for the other dimensions."""
+    """Implements `reference.length_of`, without operations for the other dimensions."""
     return tf.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
 
 
@@ -33,14 +33,14 @@ def is_compiled_as_a_whole() -> bool:
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """`keras_bert.ops.token_logits`, with a gradient in the table's layout."""
+    """Implements `keras_bert.ops.token_logits`, with a gradient in the table's layout."""
     rows = tf.reshape(x, (-1, x.shape[-1]))
     logits = tf.matmul(rows, table, transpose_b=True)
     return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], tf.shape(logits)[-1:]], 0))
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
-    """`keras_bert.ops.layer_norm` in fewer passes over the data than Keras' operation."""
+    """Implements `keras_bert.ops.layer_norm` in fewer passes over the data than Keras."""
     dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
     centered = tf.cast(x, dtype)
     centered -= tf.reduce_mean(centered, -1, keepdims=True)

@@ -68,5 +68,5 @@ class WordCache(dict[str, bytes]):
 
 
 def _lengths(is_end: np.ndarray) -> np.ndarray:
-    """Returns the number of tokens before each end."""
+    """Returns the number of tokens in each text. `is_end` marks the ends of the texts."""
     return np.diff(np.flatnonzero(is_end), prepend=-1) - 1

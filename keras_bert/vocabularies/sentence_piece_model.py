@@ -48,7 +48,11 @@ _MOST_VARINT_BYTES = 10  # 64 bits, with 7 bits per byte
 
 
 def read_pieces(model: bytes) -> list[Piece]:
-    """Reads the pieces of a serialized model in id order. There is at least one."""
+    """Reads the pieces of a serialized model in id order.
+
+    Raises:
+        ValueError: If it is not a SentencePiece model, or has no pieces.
+    """
     try:
         pieces = [_piece(value) for number, value in _fields(model) if number == 1]
     except (IndexError, TypeError, UnicodeDecodeError, struct.error) as error:
@@ -78,7 +82,10 @@ def without_characters_map(model: bytes) -> bytes:
 
 
 def have_same_pieces(model: bytes, other: bytes) -> bool:
-    """Returns whether two models have the same pieces, scores and normalization map."""
+    """Returns whether two models have the same pieces and normalization map.
+
+    Only the scores of normal pieces are compared, and no types.
+    """
     pieces, others = read_pieces(model), read_pieces(other)
     return (
         len(pieces) == len(others)

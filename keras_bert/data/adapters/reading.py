@@ -165,8 +165,9 @@ Rows = InputAdapter | Features
 def check_input_form(x: Any, forms: str) -> None:
     """Raises an error if an input looks like text in an invalid form.
 
-    Invalid forms are `None`, an iterator, a lazy or streamed table, a list of plain numbers, text
-    columns with unknown names, and a list or series with items other than texts or numbers.
+    Invalid forms are `None`, a set, an iterator other than a generator, a lazy or streamed table, a
+    list of plain numbers, text columns with unknown names, and a list or series with items other
+    than texts or numbers.
     """
     if x is None:
         raise ValueError(f"x must be {forms}, or features. Received: None")

@@ -48,7 +48,7 @@ def pretraining_batches(
         `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`.
         Records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
         have `next_sentence_labels`, int32 `(batch,)`. The iterable's length is the number of
-        batches, and its method `epoch(number, first)` skips an epoch's first batches.
+        batches, and its method `epoch(number, start_batch)` skips an epoch's first batches.
 
     Raises:
         FileNotFoundError: If no file matches, or if a pattern does not match all shards of names
@@ -108,7 +108,8 @@ def has_masks(files: Files) -> bool:
 
     Raises:
         FileNotFoundError: See `pretraining_batches`.
-        ValueError: If the record lacks a pre-training feature.
+        ValueError: If the first file has no records, or its first record lacks a pre-training
+            feature.
     """
     return RecordParser(record_paths(files)[:1], 0, None).is_masked
 

@@ -74,7 +74,7 @@ def first_record(path: str) -> Record | None:
 
 
 def count_records(path: str) -> int:
-    """Counts the records in a file without reading their contents."""
+    """Counts the records in a file without checking or parsing their contents."""
     return sum(len(starts) for _, starts, _ in _blocks(path))
 
 

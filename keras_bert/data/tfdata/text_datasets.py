@@ -198,8 +198,8 @@ def _batches_of_windows(batches_per_window: int | None) -> Iterator[int]:
     """Yields the number of batches in each window.
 
     With `None`, there are 16 windows of one batch, 16 windows of two batches, 16 windows of four
-    batches and so on, up to 64 batches. A window therefore has at most about a sixteenth as many
-    examples as all windows before it.
+    batches and so on, up to 64 batches. After the first 16, a window therefore has at most an
+    eighth as many examples as all windows before it.
     """
     for number in itertools.count():
         yield batches_per_window or min(WINDOW_BATCHES, 1 << number // WINDOWS_IN_EPOCH)

@@ -71,8 +71,8 @@ def annotated_words(
     """Reads CoNLL-U files and computes the hidden states of their words.
 
     A word with multiple tokens is represented by their mean or by the first token, depending on
-    `pooling`. Sentences longer than the maximum sequence length are skipped. Error messages contain
-    the file.
+    `pooling`. Of all files together, only the first `max_sentences` sentences are used. Sentences
+    longer than the maximum sequence length are skipped. Error messages contain the file.
     """
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")

@@ -68,7 +68,10 @@ def attention_with_scores(
 
 
 def query_key_value_parts(query_key_value: QueryKeyValue) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns queries, keys and values, each of shape `(batch, length, heads, head_dim)`."""
+    """Returns queries, keys and values `(batch, length, heads, head_dim)`.
+
+    In a tuple, keys and values may have fewer heads.
+    """
     if isinstance(query_key_value, tuple):
         return query_key_value
     query, key, value = ops.unstack(query_key_value, 3, axis=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's text normalization as TensorFlow operations, with the same result for all characters.
+"""BERT's text normalization as TensorFlow operations, with the same result as in Python.
 
 `FastWordpieceTokenizer` then splits at whitespace, punctuation and CJK ideographs, like the
 original BERT code.
@@ -27,7 +27,7 @@ from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.normalization import Normalization
 from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 
-# Categories Cc and Cf, except tab, newline and carriage return, and the replacement character
+# The replacement character, and categories Cc and Cf except for tab, newline and carriage return
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
 # Characters outside of words, approximately: CJK ideographs and most punctuation
@@ -61,7 +61,7 @@ _USUAL = "".join(
 def normalize(
     text: tf.Tensor, rules: Normalization, max_word_length: int = MAX_WORD_LENGTH
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Drops control characters and, for uncased vocabularies, case and accents.
+    """Drops control characters and, depending on the rules, case and accents.
 
     Invalid UTF-8 is dropped. Also returns whether a text may have an overlong word, a bool scalar.
     It can be true without overlong words.

@@ -11,8 +11,8 @@ from keras_bert.text.graph.normalization import encode_characters, normalize_slo
 from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.normalization import Normalization
 
-# Canonical decomposition reorders combining marks across characters. These are all the marks, and
-# characters that contain a mark, that it can move and that remain after category Mn is dropped.
+# Canonical decomposition reorders combining marks across characters. These are the marks that it
+# can move, and the characters that contain such a mark, without category Mn, which is dropped.
 _MOVABLE = (
     r"[\x{302e}\x{302f}\x{16ff0}\x{16ff1}\x{1d15e}-\x{1d166}\x{1d16d}-\x{1d172}"
     r"\x{1d1bb}-\x{1d1c0}]"

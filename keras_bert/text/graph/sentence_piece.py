@@ -25,8 +25,8 @@ class SentencePieceGraph(SplittingGraph):
     Args:
         parts: The ids that replace each id. Most ids replace themselves.
         widths: The size of each part in bytes, without the preceding space.
-        blank_characters: The characters to exclude from spans at both ends of pieces, for a
-            character class. `None` excludes preceding spaces.
+        blank_characters: The characters to exclude from spans at both ends of pieces, in the syntax
+            of a regular expression's character class. `None` only excludes preceding spaces.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class SplitTexts:
         """Tokenizes texts with a function of segments. Offsets are in characters of the texts."""
         segments = self._split(text)
         flat = segments.flat_values
-        # The table contains whitespace tokens, but no tokens with preceding whitespace.
+        # The table contains tokens of whitespace, but not the whitespace that other tokens take.
         without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
         token_ids = self._ids.lookup(flat)
         takes_space = token_ids < 0

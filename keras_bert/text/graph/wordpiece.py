@@ -21,7 +21,7 @@ _NO_LIMIT = 2**30
 
 
 class WordPieceGraph(GraphTokenizer):
-    """The graph operations of a `WordPieceTokenizer`. Its attributes are the arguments."""
+    """The graph operations of a `WordPieceTokenizer`. The arguments are its attributes."""
 
     def __init__(
         self,
