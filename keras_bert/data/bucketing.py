@@ -19,7 +19,8 @@ def bucket_lengths(sequence_length: int, coarse: bool = False) -> tuple[int, ...
     Args:
         sequence_length: Maximum sequence length in tokens. It is always the last bucket.
         coarse: Whether to use powers of two from 16. Use this if compiling a new shape takes
-            seconds. The default steps are between an eighth and a quarter of the length.
+            seconds. The default steps are 8 tokens up to a length of 64, and then between an eighth
+            and a quarter of the length.
 
     Returns:
         Ascending lengths in tokens.

@@ -85,8 +85,9 @@ def write_warm_up_requests(
 ) -> None:
     """Writes requests that the server runs before it reports the model as available.
 
-    Each signature gets one example of each length up to the maximum sequence length, and short
-    examples in the largest batch. The text signature gets short examples in every batch size.
+    Each signature gets single examples of some lengths up to the maximum sequence length (powers of
+    two from 16, and the maximum), and short examples in the largest batch. The text signature gets
+    short examples in every batch size.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 

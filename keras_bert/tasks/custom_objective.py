@@ -116,7 +116,7 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 
 def token_weights(x: Any, slot_weights: Any) -> Any:
-    """Returns the weight of each token, the maximum in its example, or 0 for padding."""
+    """Returns the weight of each token: its example's highest slot weight, or 0 for padding."""
     row_weights = ops.amax(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")
     mask = x.get("sequence_ids") if mask is None else mask

@@ -119,7 +119,10 @@ def pack_texts(task: Any, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray]
 
 
 def one_row(task: Any, features: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Returns features as arrays, or raises an error if they are multiple windows."""
+    """Returns features as arrays, padded by `pad_to_bucket_length`.
+
+    Features of multiple windows raise an error.
+    """
     arrays = {name: np.asarray(value) for name, value in features.items()}
     if len(arrays["token_ids"]) != 1:
         raise ValueError(

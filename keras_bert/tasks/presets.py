@@ -103,7 +103,10 @@ def _load_heads(task: Any, checkpoint: Checkpoint, choice: HeadChoice) -> None:
 
 
 def with_encoder_dropout(config: BertConfig, rate: float | None) -> BertConfig:
-    """Returns a config with a different dropout rate, or the same config if the rate is `None`."""
+    """Returns a config with a different rate of dropout and attention dropout.
+
+    With `None`, the config is returned unchanged.
+    """
     return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
 
 

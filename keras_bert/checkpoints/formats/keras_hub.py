@@ -43,7 +43,7 @@ _DIRECTORY = "assets/tokenizer"
 _WORDS, _PIECES = f"{_DIRECTORY}/vocabulary.txt", f"{_DIRECTORY}/vocabulary.spm"
 _TOKENS, _MERGES = f"{_DIRECTORY}/vocabulary.json", f"{_DIRECTORY}/merges.txt"
 ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
-"""The files that tokenizers of these families may have."""
+"""The files that tokenizers in KerasHub presets may have."""
 
 _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 
@@ -127,7 +127,7 @@ def _warn_about_epsilon(config: BertConfig, directory: Path) -> None:
 
 
 def known_names() -> tuple[str, ...]:
-    """Returns the preset names of these families in the installed version of KerasHub."""
+    """Returns the names of supported presets in the installed version of KerasHub."""
     models = import_keras_hub().models
     return tuple(
         name

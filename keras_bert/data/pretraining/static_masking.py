@@ -35,8 +35,8 @@ class StaticMasker:
     """Selects tokens or whole words to predict. 80% are masked, 10% random and 10% unchanged.
 
     The number of selected tokens is `masked_lm_probability` times the sequence length, including
-    special tokens. Replacements are sampled independently for each token, even within a word.
-    Random tokens are uniform over the vocabulary.
+    special tokens, but at least 1 and at most `max_predictions`. Replacements are sampled
+    independently for each token, even within a word. Random tokens are uniform over the vocabulary.
 
     Args:
         mask_token_id: The id of `[MASK]`.
