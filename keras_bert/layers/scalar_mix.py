@@ -13,7 +13,9 @@ from keras_bert.ops.annotations import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ScalarMix(keras.layers.Layer):
-    """Computes `scale * sum(softmax(weights) * layers)`. All weights are initialized to 0.
+    """Computes `scale * sum(softmax(weights) * layers)`.
+
+    The `weights` are initialized to 0, and the `scale` to 1.
 
     Input shape:
         `(batch, length, layers, hidden)`.

@@ -14,7 +14,8 @@ _MAX_CHARACTERS_OF_SCRIPTS = 1_000_000
 def scripts(texts: Iterable[str]) -> dict[str, float]:
     """Returns the percentage of each script among the letters, in descending order.
 
-    A script is the first word in a letter's Unicode name, such as LATIN or CJK.
+    A script is the first word in a letter's Unicode name, capitalized, such as `Latin` or `Cjk`.
+    Only about the first million characters are counted.
     """
     counts: Counter[str] = Counter()
     rest = _MAX_CHARACTERS_OF_SCRIPTS
