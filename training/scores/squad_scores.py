@@ -143,8 +143,8 @@ def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray
     order = np.argsort(odds, kind="stable")
     gains = np.concatenate([[0.0], np.cumsum((scores - null_scores)[order])])
     # A threshold cannot separate equal odds. Only the position after the last of them is valid.
-    is_truncated = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
-    gains = np.where(is_truncated, gains.round(9), -np.inf)  # Sums of the same scores may differ.
+    is_boundary = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
+    gains = np.where(is_boundary, gains.round(9), -np.inf)  # Sums of the same scores may differ.
     best = len(odds) - int(np.argmax(gains[::-1]))
     below, above = odds[order][best - 1 : best], odds[order][best : best + 1]
     if not len(below) or not len(above):

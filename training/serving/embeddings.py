@@ -154,8 +154,10 @@ async def embed(
             vectors[index] = answer["embedding"]
     if text_indices:
         rows = [{"text": inputs[index]} for index in text_indices]
-        answers, cut_rows = await server.answer_texts(request, model, rows, field, options.truncate)
-        truncated += [text_indices[row] for row in cut_rows]
+        answers, truncated_rows = await server.answer_texts(
+            request, model, rows, field, options.truncate
+        )
+        truncated += [text_indices[row] for row in truncated_rows]
         num_tokens += sum(min(length, answer["num_tokens"]) for answer in answers)
         for index, answer in zip(text_indices, answers, strict=True):
             vectors[index] = answer["embedding"]

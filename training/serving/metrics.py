@@ -59,8 +59,8 @@ class Metrics:
             ["model"],
             registry=self.registry,
         )
-        self._cut = _TruncatedRows({})
-        self.registry.register(self._cut)
+        self._truncated = _TruncatedRows({})
+        self.registry.register(self._truncated)
 
     def _histogram(
         self, name: str, description: str, buckets: Sequence[float] = _SECONDS
@@ -70,13 +70,13 @@ class Metrics:
         )
 
     def add_model(
-        self, model: str, waiting: Callable[[], int], cut: Callable[[], int] | None = None
+        self, model: str, waiting: Callable[[], int], truncated: Callable[[], int] | None = None
     ) -> None:
         """Adds a model."""
         self._rows.labels(model)  # exports 0 before the first batch
         self._waiting.labels(model).set_function(waiting)
-        if cut is not None:
-            self._cut.values[model] = cut
+        if truncated is not None:
+            self._truncated.values[model] = truncated
 
     def add_batch(self, model: str, batch: BatchReport) -> None:
         """Adds a batch to a model's metrics."""

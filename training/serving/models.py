@@ -60,8 +60,8 @@ class TextLimits:
 
         Returns:
             A dict for each example. `num_tokens` is the number of tokens, including special tokens.
-            With choices, it counts the longest choice. `is_cut` is whether the model truncates the
-            example.
+            With choices, it counts the longest choice. `is_truncated` is whether the model
+            truncates the example.
         """
         texts = [_texts(row) for row in rows]
         flat = list(itertools.chain.from_iterable(texts))
@@ -75,7 +75,7 @@ class TextLimits:
         is_truncated = self.sequence_length is not None and num_tokens > self.sequence_length
         if self.max_text_bytes is not None:
             is_truncated |= any(len(text.encode()) > self.max_text_bytes for text in texts)
-        return {"num_tokens": num_tokens, "is_cut": is_truncated}
+        return {"num_tokens": num_tokens, "is_truncated": is_truncated}
 
 
 def _texts(row: Row) -> list[str]:

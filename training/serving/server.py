@@ -35,9 +35,9 @@ _READ_BEFORE_REFUSAL = 8
 _CLIENT_CLOSED_REQUEST = 499
 JSON = "application/json"
 # Headers with the indices of the truncated texts, and with their number
-_CUT_HEADER, _CUT_COUNT_HEADER = "X-Truncated-Inputs", "X-Truncated-Count"
+_TRUNCATED_HEADER, _TRUNCATED_COUNT_HEADER = "X-Truncated-Inputs", "X-Truncated-Count"
 # Maximum number of indices in the header. Clients and proxies reject headers of about 4,000 bytes.
-_MAX_CUT_INDICES = 100
+_MAX_TRUNCATED_INDICES = 100
 
 
 class RejectedRequestError(HTTPException):
@@ -331,31 +331,35 @@ class ModelServer:
         Raises:
             RequestError: If an example is truncated and `truncate` is false.
         """
-        cut = [index for index, count in enumerate(counts) if count["is_cut"]]
-        if cut and not truncate:
+        truncated = [index for index, count in enumerate(counts) if count["is_truncated"]]
+        if truncated and not truncate:
             raise RequestError(
-                f"{field}: {model.limits.description}. Received: {counts[cut[0]]['num_tokens']} "
-                f"tokens, including special tokens (text {cut[0]}; {len(cut)} of {len(counts)} "
-                "texts are too long)",
+                f"{field}: {model.limits.description}. Received: "
+                f"{counts[truncated[0]]['num_tokens']} tokens, including special tokens (text "
+                f"{truncated[0]}; {len(truncated)} of {len(counts)} texts are too long)",
                 field,
             )
-        return cut
+        return truncated
 
 
-async def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
+async def respond(make: Callable[[], bytes], truncated: Sequence[int] = ()) -> Response:
     """Returns a JSON response. Its headers list the truncated texts.
 
     The JSON is written in a separate thread, so a long response does not block other requests.
 
     Args:
         make: Returns the JSON.
-        cut: The indices of the truncated texts.
+        truncated: The indices of the truncated texts.
 
     Raises:
         RejectedRequestError: If the response is too large, or contains infinities or NaN.
     """
-    indices = ",".join(map(str, cut[:_MAX_CUT_INDICES]))
-    headers = {_CUT_HEADER: indices, _CUT_COUNT_HEADER: str(len(cut))} if cut else {}
+    indices = ",".join(map(str, truncated[:_MAX_TRUNCATED_INDICES]))
+    headers = (
+        {_TRUNCATED_HEADER: indices, _TRUNCATED_COUNT_HEADER: str(len(truncated))}
+        if truncated
+        else {}
+    )
     try:
         return Response(await asyncio.to_thread(make), headers=headers, media_type=JSON)
     except RequestError as error:

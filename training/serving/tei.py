@@ -174,12 +174,12 @@ class _Api:
             )
         options = {"truncate": False, "raw_scores": function == "none", **parameters}
         rows = [{"text": text} for text in texts]
-        answers, cut = await self._predictions(request, model, rows, options)
+        answers, truncated = await self._predictions(request, model, rows, options)
         answers = [answer[:top_k] for answer in answers]
         # Pipelines return a nested list of classes even for a single text, but a flat list of
         # entities.
         is_flat = is_single and model.predict_method == "tag"
-        return await respond(lambda: encode_json(answers[0] if is_flat else answers), cut)
+        return await respond(lambda: encode_json(answers[0] if is_flat else answers), truncated)
 
     async def embed(self, request: Request, payload: Row) -> Response:
         """Computes an embedding for each input."""
@@ -234,8 +234,8 @@ class _Api:
         options = read_fields(payload, {**self._predict_fields, **tag_fields})
         _check_direction(options, model)
         rows, is_single = options["inputs"]
-        answers, cut = await self._predictions(request, model, rows, options)
-        return await respond(lambda: encode_json(answers[0] if is_single else answers), cut)
+        answers, truncated = await self._predictions(request, model, rows, options)
+        return await respond(lambda: encode_json(answers[0] if is_single else answers), truncated)
 
     async def rerank(self, request: Request, payload: Row) -> Response:
         """Sorts texts by their relevance to a query."""
@@ -259,12 +259,12 @@ class _Api:
         pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
         if model.predict_method == "choose":
             counts = await asyncio.to_thread(model.limits.count, pairs)
-            cut = self._server.check_truncated(model, counts, "texts", options["truncate"])
+            truncated = self._server.check_truncated(model, counts, "texts", options["truncate"])
             row = {"text": query, CHOICES: texts}
             (answer,) = await self._server.answer_choices(request, model, [row])
             scores = _scores(answer, options)
         else:
-            answers, cut = await self._server.answer_texts(
+            answers, truncated = await self._server.answer_texts(
                 request, model, pairs, "texts", options["truncate"]
             )
             # With two classes, the second class is the relevant class.
@@ -274,7 +274,7 @@ class _Api:
             | ({"text": texts[index]} if options["return_text"] else {})
             for index in sorted(range(len(texts)), key=lambda index: -scores[index])
         ]
-        return await respond(lambda: encode_json(ranks), cut)
+        return await respond(lambda: encode_json(ranks), truncated)
 
     async def tokenize(self, request: Request, payload: Row) -> Response:
         """Converts texts to tokens."""
@@ -378,7 +378,7 @@ class _Api:
                 )
         per_class = sum(len(label.encode()) + _MAX_BYTES_OF_CLASS for label in model.class_names)
         self._server.check_size(len(rows), per_class if model.predict_method == "classify" else 0)
-        answers, cut = await self._server.answer_texts(
+        answers, truncated = await self._server.answer_texts(
             request, model, rows, "inputs", options["truncate"]
         )
         if model.predict_method == "tag":
@@ -386,14 +386,14 @@ class _Api:
             return [
                 _entity_records(answer, text, model.class_names, options)
                 for answer, text in zip(answers, texts, strict=True)
-            ], cut
+            ], truncated
         labels = model.class_names or (_ONLY_LABEL,)
         predictions = []
         for answer in answers:
             scores = zip(_scores(answer, options), labels, strict=True)
             classes = [{"score": score, "label": label} for score, label in scores]
             predictions.append(sorted(classes, key=lambda one: -one["score"]))
-        return predictions, cut
+        return predictions, truncated
 
 
 def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:

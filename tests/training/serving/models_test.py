@@ -11,7 +11,7 @@ pytestmark = pytest.mark.backend_independent
 
 
 @pytest.mark.parametrize(
-    ("limits", "row", "num_tokens", "is_cut"),
+    ("limits", "row", "num_tokens", "is_truncated"),
     [
         ((4,), {"text": "a b c"}, 5, True),
         ((6,), {"text": "a b", "text_pair": "c a"}, 7, True),
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.backend_independent
 )
 def test_token_counts_include_special_tokens(limits, row, num_tokens, is_truncated):
     limits = TextLimits(make_tokenizer(*LETTER_TOKENS), *limits)
-    expected = {"num_tokens": num_tokens, "is_cut": is_truncated}
-    assert limits.count([row, {"text": ""}]) == [expected, {"num_tokens": 2, "is_cut": False}]
+    expected = {"num_tokens": num_tokens, "is_truncated": is_truncated}
+    assert limits.count([row, {"text": ""}]) == [expected, {"num_tokens": 2, "is_truncated": False}]
 
 
 def test_warm_up_lengthens_only_the_text():
