@@ -145,7 +145,7 @@ def test_shards_have_equal_sequence_counts(sharded_map):
 def test_mismatched_rows_across_processes_raise():
     loader = make_loader(9, shard=(1, 2), sharded_map=lambda *_, **__: np.ones((9, 2), "int32"))
     with pytest.raises(
-        ValueError, match=r"row [2-8] with [3-9] tokens in this process, and with 1 in"
+        ValueError, match=r"example [2-8] with [3-9] tokens in this process, and with 1 in"
     ):
         list(loader)
 
