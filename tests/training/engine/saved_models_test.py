@@ -82,7 +82,7 @@ def test_commands_accept_multiple_models(run, tmp_path):
 def test_incompatible_models_raise(run, tmp_path):
     first = run / "seed_1" / "model.keras"
     make_text_task("TextClassifier", 3).save(tmp_path / "other.keras")
-    with pytest.raises(ValueError, match=r"members\[1\] has 3, .*members\[1\] .*other\.keras"):
+    with pytest.raises(ValueError, match=r"and 3 in members\[1\] .*members\[1\] .*other\.keras"):
         load_task([first, tmp_path / "other.keras"])
     config = export.ExportConfig(
         model=f"{first},{first}", output=str(tmp_path / "x"), export_format="hugging_face"

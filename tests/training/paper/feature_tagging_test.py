@@ -41,7 +41,7 @@ def preset(tmp_path_factory):
     return str(directory)
 
 
-@pytest.mark.filterwarnings("ignore:.*not used:keras_bert.checkpoints.CheckpointWarning")
+@pytest.mark.filterwarnings("ignore:.*unused weights:keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("row", ["embeddings", "weighted_last_4"])
 def test_features_are_hidden_states_of_first_subwords(preset, tmp_path, row):
     word_features = WordFeatures(
