@@ -27,6 +27,9 @@ with lazy_imports(globals()):
     from keras_bert.tasks.loading import load_model as load_model
     from keras_bert.tasks.masked_lm import MaskedLM as MaskedLM
     from keras_bert.tasks.multiple_choice import MultipleChoice as MultipleChoice
+    from keras_bert.tasks.next_sentence_predictor import (
+        NextSentencePredictor as NextSentencePredictor,
+    )
     from keras_bert.tasks.pretrainer import Pretrainer as Pretrainer
     from keras_bert.tasks.question_answerer import QuestionAnswerer as QuestionAnswerer
     from keras_bert.tasks.replaced_token_detector import (

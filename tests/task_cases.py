@@ -14,6 +14,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert.families import SIZES
+from keras_bert.tasks.next_sentence_predictor import NEXT_SENTENCE
 from keras_bert.text import tokenizer_from_config
 from tests.text import families, small_tokenizers
 
@@ -166,6 +167,16 @@ def pairs(_family: str) -> TaskCase:
         ask=lambda task: task.classify(x),
         accuracy=accuracy(labels, lambda answer: answer["label"]),
         dataset=(x, labels),
+    )
+
+
+def next_sentences(family: str) -> TaskCase:
+    case = pairs(family)
+    names = [NEXT_SENTENCE[label] for label in case.y]
+    return dataclasses.replace(
+        case,
+        make=keras_bert.NextSentencePredictor,
+        accuracy=accuracy(names, lambda answer: answer["label"]),
     )
 
 
@@ -419,6 +430,7 @@ def make_distilled_case(name: str) -> Callable[[str], TaskCase]:
 CASES: dict[str, Callable[[str], TaskCase]] = {
     "classes": classes,
     "pairs": pairs,
+    "next_sentences": next_sentences,
     "regression": regression,
     "labels": labels,
     "tagging": tagging,

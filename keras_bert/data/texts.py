@@ -150,6 +150,21 @@ class TextClassifierPreprocessor(Preprocessor):
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
 
 
+class TextPairPreprocessor(TextClassifierPreprocessor):
+    """A `TextClassifierPreprocessor` for tasks whose inputs are always text pairs.
+
+    Raises:
+        ValueError: If an input is a single text.
+    """
+
+    def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
+        if second is None:
+            raise ValueError(
+                "x must be text pairs, for example a list of (a, b). Received: single texts."
+            )
+        return super().pack_tokens(first, second)
+
+
 class TokenizedTexts:
     """Texts in memory, tokenized at the first access, with a cache of their tokens.
 

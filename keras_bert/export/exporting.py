@@ -74,7 +74,7 @@ def export_task(
         calibration: About 300 texts similar to the served texts. For a text pair classifier, pass
             pairs of texts. For a question answerer, pass (question, passage) pairs. Required for an
             int8 SavedModel or OpenVINO model. Not supported by the other formats.
-        pair: Whether a classifier accepts text pairs.
+        pair: Whether a classifier accepts text pairs. A `NextSentencePredictor` always does.
         text: Whether an OpenVINO model accepts text instead of ids. A SavedModel always accepts
             text. ONNX and LiteRT models cannot.
         max_batch_size: Largest batch that a server forms from waiting requests.
@@ -118,6 +118,8 @@ def export_task(
                 f"{name}={value}, format={format!r}"
             )
     rows = _calibration_rows(task, format, dtype, calibration)
+    if "text_pair" in task.fields and (text or format == "tf_saved_model"):
+        pair = True
     _check_exportable(task, format, dtype, pair, text)
     options = ExportOptions(
         name=paths[0].name,
@@ -210,7 +212,7 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
             "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice, because "
             f"other formats require a fixed input shape. Received: {format!r}"
         )
-    if pair and "text_pair" not in task.optional_fields:
+    if pair and "text_pair" not in {*task.fields, *task.optional_fields}:
         raise ValueError(
             f"pair must be False for a {type(task).__name__}, because it does not classify text "
             f"pairs. Received: {pair}"

@@ -5,6 +5,7 @@ from keras_bert.tasks.distiller import Distiller
 from keras_bert.tasks.ensemble import Ensemble
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.multiple_choice import MultipleChoice
+from keras_bert.tasks.next_sentence_predictor import NextSentencePredictor
 from keras_bert.tasks.pretrainer import Pretrainer
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.replaced_token_detector import ReplacedTokenDetector
@@ -17,6 +18,7 @@ __all__ = [
     "Ensemble",
     "MaskedLM",
     "MultipleChoice",
+    "NextSentencePredictor",
     "Pretrainer",
     "QuestionAnswerer",
     "ReplacedTokenDetector",

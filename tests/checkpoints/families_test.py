@@ -21,6 +21,7 @@ from keras_bert.models import Backbone
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
+    NextSentencePredictor,
     Pretrainer,
     QuestionAnswerer,
     TextClassifier,
@@ -510,6 +511,10 @@ HEADS = {
     "ForMultipleChoice": (MultipleChoice, select_rows),
     "ForMaskedLM": (MaskedLM, select_masked_positions),
 }
+SENTENCE_HEADS = {
+    "ForPreTraining": (Pretrainer, select_sentence_order),
+    "ForNextSentencePrediction": (NextSentencePredictor, select_rows),
+}
 
 
 @pytest.mark.parametrize(
@@ -518,10 +523,11 @@ HEADS = {
         *((*case, ending) for ending in list(HEADS)[:2] for case in CASES),
         *((*case, ending) for ending in list(HEADS)[2:] for case in select_cases(ending)),
         *(("albert", shape, "ForPreTraining") for shape in ("plain", "other")),
+        ("bert", "plain", "ForNextSentencePrediction"),
     ],
 )
 def test_head_outputs_match_transformers(family, shape, ending, tmp_path, no_warning):
-    task_class, select = HEADS.get(ending, (Pretrainer, select_sentence_order))
+    task_class, select = {**HEADS, **SENTENCE_HEADS}[ending]
     labels = {"num_labels": 3} if ending.endswith("Classification") else {}
     model = save_with_transformers(family, shape, ending, tmp_path / "transformers", **labels)
     task = read_task(task_class, tmp_path / "transformers", *labels.values())

@@ -53,6 +53,8 @@ INDEX_FILE = "model.safetensors.index.json"
 # Heads on the pooled output. `transformers` pools the first token. In a causal model, the first
 # token attends to no other token, so this package pools the last token.
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
+# Heads whose outputs have names
+_NAMED_OUTPUTS = (*CLASSIFIERS[:2], "next_sentence")
 # In causal models, the pooler's tensor names occur in no file. So a stored pooler is never loaded,
 # and is reported as unused.
 _POOLER = {name: StoredTensor((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
@@ -476,7 +478,7 @@ def _labels(
     class_names: Sequence[str] | None,
     thresholds: Sequence[float] | None,
 ) -> dict[str, Any]:
-    classifier = next((heads[name] for name in CLASSIFIERS[:2] if name in heads), None)
+    classifier = next((heads[name] for name in _NAMED_OUTPUTS if name in heads), None)
     if classifier is None:
         return {}
     num_classes = weights.head_weights(classifier)["kernel"].shape[-1]
