@@ -19,7 +19,7 @@ from keras_bert.checkpoints.tensors import TensorSource, are_equal
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
 from keras_bert.families.records import Layout
-from keras_bert.vocabularies.tokenizer_config import list_tokens
+from keras_bert.vocabularies.tokenizer_config import list_tokens, with_defaults
 
 EncoderT = TypeVar("EncoderT", bound=Encoder)
 
@@ -100,12 +100,14 @@ class Checkpoint:
             tokenizer = self.open_tokenizer()
         if tokenizer is None:
             return None
+        if self.config.num_segments == 1 and with_defaults(tokenizer).get("num_segments", 1) > 1:
+            # For example, KLUE-RoBERTa has BERT's tokenizer, but no segment for a second text.
+            tokenizer = {**tokenizer, "num_segments": 1}
         size = self._check_size(tokenizer)
         if self.num_tokens is not None and size != self.num_tokens:
             raise CheckpointError(
                 f"{self.directory}: the vocabulary must have {self.num_tokens} tokens, as when it "
-                "was "
-                f"saved. Received: {size}"
+                f"was saved. Received: {size}"
             )
         if self.num_tokens is None and size < self.config.vocabulary_size:
             self._warn(

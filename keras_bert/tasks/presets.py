@@ -12,7 +12,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers.initial_weights import skip_initial_weights
 from keras_bert.migration_hints import suggestion
 from keras_bert.tasks.preset_heads import HeadChoice, choose_head
-from keras_bert.vocabularies.tokenizer_config import list_tokens
+from keras_bert.vocabularies.tokenizer_config import list_tokens, with_defaults
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # The first is for BPE and SentencePiece.
@@ -158,6 +158,12 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
         raise ValueError(
             "The vocabulary of the preprocessor must have at most vocabulary_size tokens of the "
             f"encoder, which is {config.vocabulary_size}. Received: {len(tokens)} tokens"
+        )
+    num_segments = with_defaults(values["tokenizer"]).get("num_segments", 1)
+    if config.num_segments == 1 < num_segments:
+        raise ValueError(
+            "The tokenizer of the preprocessor must have num_segments=1, like the encoder. "
+            f"Received: {num_segments}. Pass num_segments=1 to the tokenizer."
         )
     padding = [tokens.index(token) for token in _PADDING_TOKENS if token in tokens]
     if config.position_offset and padding[:1] != [config.pad_token_id]:

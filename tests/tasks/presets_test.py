@@ -42,6 +42,7 @@ ROBERTA = {"position_offset": 2, "pad_token_id": 1}
         (wordpiece(VOCABULARY), {}),
         (wordpiece(VOCABULARY[:6]), {}),
         (byte_pair(BYTE_PAIRS), ROBERTA),
+        (byte_pair(BYTE_PAIRS), {"num_segments": 1}),
         # If positions do not depend on padding, only the mask determines padding.
         (byte_pair(BYTE_PAIRS), {"pad_token_id": 3}),
     ],
@@ -53,6 +54,11 @@ def test_fitting_preprocessor_is_accepted(preprocessor, changes):
 @pytest.mark.parametrize(
     ("preprocessor", "changes", "message"),
     [
+        (
+            wordpiece(VOCABULARY),
+            {"num_segments": 1},
+            r"must have num_segments=1, like the encoder\. Received: 2\. Pass num_segments=1",
+        ),
         (
             wordpiece(VOCABULARY, 9),
             {},
@@ -92,6 +98,21 @@ def saved_preset(request, tmp_path):
         class_names=["a", "b", "c"],
     )
     return request.param, tmp_path, task.predict(IDS, verbose=0)
+
+
+def test_tokenizer_has_no_more_segments_than_encoder(tmp_path):
+    """For example, KLUE-RoBERTa has BERT's tokenizer and an encoder with one segment."""
+    options = wordpiece(VOCABULARY)
+    options["tokenizer"]["num_segments"] = 1
+    task = keras_bert.TextClassifier(
+        keras_bert.Backbone(config(num_segments=1)), preprocessor=options, class_names=["a", "b"]
+    )
+    task.save_to_preset(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", model_input_names=None)
+    loaded = keras_bert.TextClassifier.from_preset(tmp_path)
+    assert loaded.preprocessor.tokenizer.num_segments == 1
+    expected = task.predict([("a b", "b")], verbose=0)
+    np.testing.assert_allclose(loaded.predict([("a b", "b")], verbose=0), expected, atol=1e-6)
 
 
 def test_reordered_class_names_reorder_outputs(saved_preset):
