@@ -24,7 +24,7 @@ class NextSentencePredictor(TextClassifier):
     ```python
     predictor = keras_bert.NextSentencePredictor.from_preset("hf://google-bert/bert-base-uncased")
     predictor.classify([("The sun was setting.", "The sky turned red.")])
-    # [{"label": "is_next", "score": 1.0}]
+    # A dict for each pair, with the label is_next or not_next and its score
     ```
 
     It is a `TextClassifier` for text pairs with two classes. The head is the one that a
