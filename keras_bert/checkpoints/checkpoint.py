@@ -356,8 +356,7 @@ class Checkpoint:
         raise CheckpointError(
             f"{self.directory}: a masked LM's decoder must be the token embeddings. Received: a "
             f"separate decoder ({difference}). `MaskedLM(Backbone.from_preset(directory))` creates "
-            "a "
-            "new head that uses the token embeddings."
+            "a new head that uses the token embeddings."
         )
 
     def _resolve(self, layout: Layout) -> Layout:
@@ -389,8 +388,7 @@ class Checkpoint:
         if unknown:
             raise CheckpointError(
                 f"{self.directory}: the {owner} does not have {', '.join(unknown)}. Its weights "
-                "are: "
-                f"{', '.join(layout) or 'none'}."
+                f"are: {', '.join(layout) or 'none'}."
             )
         shapes = {weight_name: tuple(targets[weight_name].shape) for weight_name in targets}
         self._check({weight_name: layout[weight_name] for weight_name in targets}, shapes, owner)
@@ -409,8 +407,7 @@ class Checkpoint:
             rest = len(absent_names) - _NAMES_SHOWN
             raise CheckpointError(
                 f"{self.directory} lacks {len(absent_names)} of the {len(required)} {owner} "
-                "tensors: "
-                f"{', '.join(absent_names[:_NAMES_SHOWN])}"
+                f"tensors: {', '.join(absent_names[:_NAMES_SHOWN])}"
                 + (f" and {rest} more." if rest > 0 else ".")
             )
 

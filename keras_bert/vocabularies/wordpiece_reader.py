@@ -98,8 +98,7 @@ def read_wordpiece_files(
             if token in model_vocabulary and token not in normalized and token.isalnum():
                 raise ValueError(
                     f"{directory}: an added token must not also be a word in the vocabulary, "
-                    "because "
-                    f"words are found in lowercased text. Received: {token!r}"
+                    f"because words are found in lowercased text. Received: {token!r}"
                 )
     return config
 

@@ -302,13 +302,18 @@ def reads_pairs(models: Sequence[Path]) -> bool:
     return any(load_results(model).get("pairs") for model in models)
 
 
-def check_pairs(models: Sequence[Path], text_pair: str) -> None:
-    """Checks that `--text_pair` is given for models of text pairs.
+def check_pairs(models: Sequence[Path], text_pair: str, fields: Sequence[str] = ()) -> None:
+    """Checks that `--text_pair` is given for models that require text pairs.
+
+    Args:
+        models: The paths of the models.
+        text_pair: The value of `--text_pair`.
+        fields: The model's required fields.
 
     Raises:
         ValueError: If it is missing.
     """
-    if reads_pairs(models) and not text_pair:
+    if ("text_pair" in fields or reads_pairs(models)) and not text_pair:
         raise ValueError(
             f"--text_pair must be the column of the second text, because {models[0]} was trained "
             "on text pairs. Received: no --text_pair"
@@ -325,8 +330,7 @@ def _lock(file: IO[str], directory: Path, flag: str) -> None:
         process = file.read().strip()
         raise DirectoryInUseError(
             f"{flag}={directory} is in use by {process or 'another process'}. Wait until it exits, "
-            "or "
-            "choose another directory"
+            "or choose another directory"
         ) from error
     except OSError:
         pass  # The file system does not support locks.

@@ -188,7 +188,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..scores import classifier_scores
 
     if model:
-        check_pairs(model_files(config.model), config.text_pair)
+        check_pairs(model_files(config.model), config.text_pair, model.fields)
         _check_kind_of_labels(config, model)
         check_unset(config, ["class_names"], "--model has its own class names")
     label_map = parse_label_map(config.label_map)
@@ -295,7 +295,7 @@ def _plot(
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
     """Reads texts and their labels, see `Job.read_insight_inputs`."""
-    check_pairs([Path(config.model)], config.text_pair)
+    check_pairs([Path(config.model)], config.text_pair, model.fields)
     _check_kind_of_labels(config, model)
     if not config.label:
         check_unset(config, ["label_map", "skip_labels"], "--label is empty")

@@ -141,8 +141,7 @@ async def embed(
         if truncated and not options.truncate:
             raise RequestError(
                 f"{field}: {model.limits.description}. Received: {len(inputs[truncated[0]])} token "
-                "ids "
-                f"({field}[{truncated[0]}])",
+                f"ids ({field}[{truncated[0]}])",
                 field,
             )
         rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
