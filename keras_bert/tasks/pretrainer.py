@@ -53,7 +53,8 @@ class Pretrainer(MaskedTokenTask):
     document. In sentence order prediction (SOP), class 0 means that the segments are in the correct
     order, and class 1 that they are swapped. The data determines which objective is trained. `fit`
     and `evaluate` accept batches from a `keras_bert.data.PretrainingStream` or
-    `keras_bert.data.pretraining_batches`, or arrays of token IDs. They do not accept text.
+    `keras_bert.data.pretraining_batches`, or arrays of token IDs. They do not accept text. To use
+    the trained heads on text, load the checkpoint as a `MaskedLM` or a `NextSentencePredictor`.
 
     `compile()` defaults to AdamW with a learning rate of 1e-4, the summed cross-entropies for
     masked tokens and sentence pairs (each divided by the sum of its sample weights), accuracies and
