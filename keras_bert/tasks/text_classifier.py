@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -127,8 +127,8 @@ class TextClassifier(Task):
     """
 
     predict_method = "classify"
-    optional_fields = ("text_pair",)
-    preset_options = ("dropout", "multi_label", "thresholds")
+    optional_fields: ClassVar[tuple[str, ...]] = ("text_pair",)
+    preset_options: ClassVar[tuple[str, ...]] = ("dropout", "multi_label", "thresholds")
     head_name = "classifier"
 
     # Defaults for a user's ensemble class that does not set these options
