@@ -14,7 +14,7 @@ TEXTS, LABELS = ["a b", "b", "a", "b a"], [0, 1, 0, 1]
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.on_torch
+@pytest.mark.on_tensorflow
 def test_graphs_are_freed_with_their_model():
     """TensorFlow keeps the arguments of `tf.custom_gradient`, and their graph, forever."""
     import tensorflow as tf

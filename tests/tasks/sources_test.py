@@ -194,7 +194,7 @@ def test_weights_are_not_used_as_labels(task):
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.on_torch
+@pytest.mark.on_tensorflow
 def test_micro_batches_are_grouped_by_update():
     tf = pytest.importorskip("tensorflow")
     from keras_bert.data.tfdata.text_datasets import map_with_group_mean
