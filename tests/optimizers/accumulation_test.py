@@ -165,5 +165,6 @@ def test_distributed_dataset_raises():
     distributed = tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(dataset)
     model = make_task(TokenClassifier)
     model.compile(AdamW(1e-3, gradient_accumulation_steps=2))
-    with pytest.raises(TypeError, match=r"_steps\. Received: DistributedDataset"):
+    message = r"with gradient_accumulation_steps\. Received: DistributedDataset"
+    with pytest.raises(TypeError, match=message):
         model.fit(distributed, steps_per_epoch=1, shuffle=False, verbose=0)

@@ -178,7 +178,7 @@ def test_diverged_seed_is_reported(make_config, tmp_path):
     assert f"Not in these scores:\n{first}\n{third}" in report
     # In multiple batches, the second loss is not finite, because it follows the first update.
     single_seed = config.replace(num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone"))
-    with pytest.raises(NotFiniteError, match=r"nan in epoch 1, batch 2\. No model was saved"):
+    with pytest.raises(NotFiniteError, match=r"the loss is nan in epoch 1, batch 2\. No model"):
         finetuning.run(Diverging, single_seed, data)
     assert not list(tmp_path.glob("alone/**/model.keras"))
     # A grid does not repeat a diverged run.

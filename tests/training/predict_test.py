@@ -293,7 +293,10 @@ def test_masked_lm_predicts_and_reports_errors(tmp_path, classifier):
         output=str(tmp_path / "out.jsonl"),
         batch_size=2,
     )
-    message = r"in\.txt, in the batch of rows 3 to 4: Text 1 must have a \[MASK\] to fill\. "
+    message = (
+        r"in\.txt, in the batch of rows 3 to 4: "
+        r"Text 1 must have a \[MASK\] to fill\. Received: 'b'"
+    )
     with pytest.raises(ValueError, match=message):
         predict(config)
 
