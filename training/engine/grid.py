@@ -9,6 +9,8 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,9 +18,16 @@ from typing import Any, TypeVar
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.intervals import mean_text
 from keras_bert.progress import bar
 
 from . import child_commands, interrupts, output_directory
+from .run_report import duration
+
+# The file in a run's directory with everything that the run has printed
+OUTPUT_FILE = "output.log"
+# Number of its last lines to show if the run fails
+_LAST_LINES = 15
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
@@ -43,6 +52,8 @@ class Cell:
         """Runs the command unless it has finished before, and returns its `results.json`.
 
         If only the number of seeds differs, the command runs again and trains the missing seeds.
+        Its output is appended to `output.log` in the directory, and a line with its scores is
+        logged.
 
         Raises:
             NotFiniteError: If the run diverged, now or before.
@@ -68,22 +79,28 @@ class Cell:
         if adds_seeds or not results.exists():
             module, *flags = *self.command, f"--output_dir={directory}"
             name = module.removeprefix("training.")
-            logging.info(
-                "%s: %s %s", directory.name, child_commands.command_name(name), shlex.join(flags)
-            )
             directory.mkdir(parents=True, exist_ok=True)
             # Remove the results for fewer seeds before the record changes.
             results.unlink(missing_ok=True)
             atomic.write_json(file, record)
             command = [sys.executable, "-m", f"{child_commands.PACKAGE}.{name}", *flags]
-            process = run_child(command)
+            output = directory / OUTPUT_FILE
+            with open(output, "a", encoding="utf-8") as file:
+                print(f"$ {child_commands.command_name(name)} {shlex.join(flags)}", file=file)
+            start = time.monotonic()
+            process = run_child(command, output)
+            seconds = time.monotonic() - start
         values: dict[str, Any] = {}
         if results.exists():
             values = json.loads(results.read_text(encoding="utf-8"))
         if values.get("diverged") and not values["runs"]:
             raise output_directory.NotFiniteError(f"{directory}: {'; '.join(values['diverged'])}")
         if process is not None:
+            if process.returncode:
+                _log_last_lines(output)
             process.check_returncode()
+            scores = ", ".join([*_scores(values), duration(seconds)])
+            logging.info("%s: %s", directory.name, scores)
         return values
 
     def record(self) -> dict[str, Any]:
@@ -93,20 +110,47 @@ class Cell:
         return {"command": list(self.command), "fingerprint": fingerprint}
 
 
-def run_child(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def run_child(command: Sequence[str], output: Path) -> subprocess.CompletedProcess[bytes]:
     """Runs a child process, and lets it write its checkpoint if this process is interrupted.
+
+    Args:
+        command: The command line.
+        output: The file to which the child's standard output and standard error are appended.
 
     Raises:
         KeyboardInterrupt: After the child has stopped, if this process was interrupted or
             terminated.
     """
-    with subprocess.Popen(command) as process:
-        # Ctrl-C in a terminal reaches both processes, but other signals only reach this process.
-        # The child handles both signals once.
-        forward = (lambda: None) if os.name == "nt" else process.terminate
+    with (
+        open(output, "ab") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+
+        def forward() -> None:
+            interrupts.announce()
+            # Ctrl-C in a terminal reaches both processes, but other signals only reach this
+            # process. The child handles both signals once.
+            if os.name != "nt":
+                process.terminate()
+
         with interrupts.defer_interrupt(act=forward):
             process.wait()
     return subprocess.CompletedProcess(command, process.returncode)
+
+
+def _log_last_lines(output: Path) -> None:
+    with open(output, encoding="utf-8", errors="replace") as file:
+        lines = "".join(deque(file, _LAST_LINES)).rstrip()
+    logging.error("a run has failed. The last lines of %s:\n%s", output, lines)
+
+
+def _scores(results: Mapping[str, Any]) -> list[str]:
+    """Returns the mean scores on a run's first validation set, or the validation perplexity."""
+    if results.get("summary"):
+        scores = next(iter(results["summary"].values()))
+        return [f"{name} {mean_text(value['seeds'])}" for name, value in scores.items()]
+    last = results.get("last", {})
+    return [f"perplexity {last['val_perplexity']:.1f}"] if "val_perplexity" in last else []
 
 
 def _drop_seeds(command: Sequence[str]) -> list[str]:

@@ -26,7 +26,8 @@ _is_deferred = threading.Event()
 _ending = threading.Lock()
 
 
-def _announce() -> None:
+def announce() -> None:
+    """Prints that the process stops after a checkpoint."""
     print(
         "\na checkpoint is written after this step. Press Ctrl-C again to stop at once",
         file=sys.stderr,
@@ -36,7 +37,7 @@ def _announce() -> None:
 
 @contextlib.contextmanager
 def defer_interrupt(
-    is_possible: bool = True, act: Callable[[], None] = _announce
+    is_possible: bool = True, act: Callable[[], None] = announce
 ) -> Iterator[Callable[[], bool]]:
     """Defers the first Ctrl-C, so that the command can write a checkpoint. The second one stops it.
 

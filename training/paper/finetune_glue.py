@@ -8,9 +8,9 @@ with the best development score predicts the test set. The default learning rate
 paper. Each run is a child process. If the command is interrupted, run it again to resume without
 repeating finished runs.
 
-The `output_dir` contains a directory for each run, `glue.json`, `glue.md` and `glue.png`. For
-existing test files, it also contains `submission/*.tsv` in the official format. MNLI's model also
-predicts the diagnostic set.
+The `output_dir` contains a directory for each run, with its output in `output.log`, `glue.json`,
+`glue.md` and `glue.png`. For existing test files, it also contains `submission/*.tsv` in the
+official format. MNLI's model also predicts the diagnostic set.
 """
 
 from ..engine import output_directory, program

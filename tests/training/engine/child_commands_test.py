@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import logging
 import shlex
 import subprocess
 
@@ -18,21 +17,22 @@ def test_command_name_depends_on_the_package(monkeypatch):
     assert child_commands.command_name("finetune_glue") == "keras-bert finetune-glue"
 
 
-def test_logged_child_command_can_be_pasted(tmp_path, caplog):
-    caplog.set_level(logging.INFO, "absl")
+def test_failed_child_shows_its_last_lines(tmp_path, caplog):
     directory = tmp_path / "mrpc 1x32x1, 10 steps"
     with pytest.raises(subprocess.CalledProcessError) as error:
         Cell(directory, ["training.pretrain", "--no_such_flag=a b"])()
-    announced = caplog.messages[0].removeprefix(f"{directory.name}: ")
-    assert shlex.split(announced)[1:] == error.value.cmd[1:]
-    assert announced.startswith("python -m training.pretrain ")
+    first = (directory / "output.log").read_text().splitlines()[0]
+    assert first.startswith("$ python -m training.pretrain ")
+    assert shlex.split(first)[2:] == error.value.cmd[1:]
+    assert f"The last lines of {directory / 'output.log'}:\n$ python -m" in caplog.text
+    assert "error: Unknown command line flag 'no_such_flag'" in caplog.text
 
 
 def test_more_seeds_restart_the_command(tmp_path, monkeypatch):
     """`seed_runs_test` checks that the command trains only the missing seeds."""
     started = []
 
-    def run(command):
+    def run(command, output):
         started.append(command)
         (tmp_path / "results.json").write_text('{"runs": [1]}')
         return subprocess.CompletedProcess(command, 0)

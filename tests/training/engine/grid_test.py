@@ -62,7 +62,7 @@ import signal, sys
 from training.engine import grid, program
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-program.run(lambda arguments: grid.run_child([sys.executable, "-c", *sys.argv[1:]]))
+program.run(lambda arguments: grid.run_child([sys.executable, "-c", *sys.argv[1:]], "output.log"))
 """
 
 
@@ -70,14 +70,16 @@ program.run(lambda arguments: grid.run_child([sys.executable, "-c", *sys.argv[1:
 @pytest.mark.parametrize("sent", ["Ctrl-C in a terminal", "SIGINT", "SIGTERM"])
 def test_interrupted_grid_leaves_a_checkpoint(sent, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", GRID, CHILD, str(tmp_path / "checkpoint")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", GRID, CHILD, "checkpoint"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    assert process.stdout.readline() == "training\n"
+    output = tmp_path / "output.log"
+    while not (output.exists() and output.read_text() == "training\n"):
+        time.sleep(0.02)
     if sent == "Ctrl-C in a terminal":
         os.killpg(process.pid, signal.SIGINT)
     else:
