@@ -3,7 +3,7 @@
 
     python -m training.plan --model=bert_small_uncased --tokens=1e9
     python -m training.plan --model=bert_base_uncased --tokens=137e9 --hardware=a100 --devices=8 \\
-        --cost_per_hour=1.5
+        --cost_per_device_hour=1.5
     python -m training.plan --objective=classification --model=minilm_l6_h384_uncased \\
         --tokens=6e5 --sequence_length=53
 
@@ -126,7 +126,7 @@ class PlanConfig(CostOptions):
             training reaches. 0 assumes 0.4. Cannot be used with --hardware=this, where the speed is
             measured.
         measure_energy: Whether to measure the energy of the timed steps. Requires codecarbon.
-        cost_per_hour: Price per hour of one device, in any currency. 0 if unknown.
+        cost_per_device_hour: Price per hour of one device, in any currency. 0 if unknown.
     """
 
     model: str = "bert_base_uncased"
@@ -280,8 +280,8 @@ def plan(config: PlanConfig) -> str:
         else:
             emissions = f" (for CO2: {checks.install('energy')})"
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emissions}")
-    if config.cost_per_hour:
-        lines.append(f"cost        {config.devices * config.cost_per_hour * hours:,.2f}")
+    if config.cost_per_device_hour:
+        lines.append(f"cost        {config.devices * config.cost_per_device_hour * hours:,.2f}")
     if not rate.peak_bytes:
         lines.append(_memory(config, architecture))
     else:

@@ -45,7 +45,7 @@ def test_plan_for_published_hardware():
         hardware="a100",
         devices=8,
         mfu=0.5,
-        cost_per_hour=2.0,
+        cost_per_device_hour=2.0,
         measure_energy=False,
         country="FRA",
     )
@@ -115,7 +115,7 @@ def test_classification_flops_exclude_the_mlm_head():
     # Padding increases the cost.
     costs = []
     for padding in (0.0, 0.5, None):
-        padded = dataclasses.replace(config, padding=padding, cost_per_hour=1e6)
+        padded = dataclasses.replace(config, padding=padding, cost_per_device_hour=1e6)
         costs.append(float(plan_lines(padded)["cost"].replace(",", "")))
     np.testing.assert_allclose(np.divide(costs, costs[0]), [1, 1.5, 1.25], rtol=1e-3)
     masked = plan_lines(dataclasses.replace(config, objective="masked_lm"))
