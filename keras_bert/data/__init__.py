@@ -4,7 +4,7 @@
 from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import MultipleChoicePreprocessor
 from keras_bert.data.conll import TaggedText, read_conll, write_conll
-from keras_bert.data.pretraining.corpus import read_corpus
+from keras_bert.data.pretraining.corpus import read_corpus, read_documents
 from keras_bert.data.pretraining.instances import Instance, InstanceGenerator
 from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
 from keras_bert.data.pretraining.next_tokens import NextTokenTargets
@@ -17,7 +17,7 @@ from keras_bert.data.pretraining.record_batches import (
 from keras_bert.data.pretraining.record_files import check_record_files
 from keras_bert.data.pretraining.record_writing import InstanceEncoder, write_records
 from keras_bert.data.pretraining.static_masking import StaticMasker
-from keras_bert.data.pretraining.stream import PretrainingStream, pretraining_examples
+from keras_bert.data.pretraining.stream import PretrainingStream
 from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
 from keras_bert.data.questions import QuestionAnswererPreprocessor
 from keras_bert.data.squad import QuestionExample, SpanAnswer, SquadError, read_squad
@@ -48,10 +48,10 @@ __all__ = [
     "pack_sequences",
     "packed_batches",
     "pretraining_batches",
-    "pretraining_examples",
     "ragged_pretraining_batches",
     "read_conll",
     "read_corpus",
+    "read_documents",
     "read_squad",
     "write_conll",
     "write_records",

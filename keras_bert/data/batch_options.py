@@ -47,6 +47,7 @@ class BatchOptions:
         training: Whether the batches are for training.
         negative_fraction: Fraction of the windows without an answer to keep, if other windows of
             the question contain an answer.
+        duplicate_factor: Number of times to use each document, with different segment pairs.
         bucketing_window: Number of batches whose examples are sorted by length together. 1 does not
             regroup examples. Defaults to 64. For shuffled examples, the default is limited to a
             sixteenth of the epoch or, if its size is unknown, a sixteenth of the examples read so
@@ -73,6 +74,7 @@ class BatchOptions:
     shuffle_seed: int | None = None
     training: bool = False
     negative_fraction: float = 1.0
+    duplicate_factor: int = 1
     bucketing_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)

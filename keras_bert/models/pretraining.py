@@ -9,11 +9,21 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.config import BertConfig
 from keras_bert.layers import ClassificationHead, GatherTokens, MaskedLMTransform, VocabularyBias
 from keras_bert.layers.dense import Dense
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.ops.annotations import Tensor
+
+
+def default_pair_format(config: BertConfig) -> str:
+    """Returns the format of the segment pairs that the family's sentence objective is trained on.
+
+    It is a `sequence_format` of `keras_bert.data.InstanceGenerator`.
+    """
+    # Only ALBERT shares the weights of all layers, and only its head predicts the order.
+    return "sentence_order" if config.layer_sharing == "all" else "next_sentence"
 
 
 def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def training_options(task: TextPredictor, arguments: FitArguments) -> BatchOptio
         shuffle_seed=random.getrandbits(31) if arguments.shuffle else None,
         training=True,
         negative_fraction=task.negative_fraction,
+        duplicate_factor=task.duplicate_factor,
         bucketing_window=window,
     )
 

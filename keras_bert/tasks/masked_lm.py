@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.config import BertConfig
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, Rows, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, any_characters, single_texts
@@ -88,9 +89,13 @@ class MaskedTokenTask(Task):
 
     def _predict_rows(self, *args: Any, **kwargs: Any) -> Any:
         # The model requires `mask_positions`, but text has none.
-        text_hint = f" For text, use `{self.predict_method}`." if self.predict_method else ""
+        text_hint = (
+            f"For text, use `{self.predict_method}`."
+            if self.predict_method
+            else "Save it to a preset, and load that as a MaskedLM or a NextSentencePredictor."
+        )
         raise ValueError(
-            f"`predict` of a {type(self).__name__} requires token IDs. Received: text.{text_hint}"
+            f"`predict` of a {type(self).__name__} requires token IDs. Received: text. {text_hint}"
         )
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
@@ -175,11 +180,7 @@ class MaskedLM(MaskedTokenTask):
         name: str = "masked_lm",
         **kwargs: Any,
     ) -> None:
-        if masking and backbone.config.causal:
-            raise ValueError(
-                "masking must be None with a causal encoder, which is trained without masks. "
-                f"Received: {masking!r}"
-            )
+        masking = masking_options(masking, backbone.config)
         inputs = pretraining_inputs(backbone)
         hidden, _ = encode_masked(backbone, inputs)
         super().__init__(
@@ -190,7 +191,7 @@ class MaskedLM(MaskedTokenTask):
             name=name,
             **kwargs,
         )
-        self.masking = dict(masking or {})
+        self.masking = masking
 
     def _default_metrics(self) -> list[keras.metrics.Metric]:
         return masked_token_metrics()
@@ -352,6 +353,16 @@ class MaskedLM(MaskedTokenTask):
             positions.append([mask + (0 if self.config.causal else 1) for mask in masks])
             spans.append([(starts[mask], ends[mask]) for mask in masks])
         return MaskedRows(rows, positions, spans)
+
+
+def masking_options(masking: dict[str, Any] | None, config: BertConfig) -> dict[str, Any]:
+    """Returns the `masking` argument of a task. It must be `None` with a causal encoder."""
+    if masking and config.causal:
+        raise ValueError(
+            "masking must be None with a causal encoder, which is trained without masks. "
+            f"Received: {masking!r}"
+        )
+    return dict(masking or {})
 
 
 def mask_batch(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:

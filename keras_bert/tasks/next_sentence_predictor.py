@@ -11,6 +11,7 @@ import keras
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairPreprocessor
 from keras_bert.models.backbone import Backbone
+from keras_bert.models.pretraining import default_pair_format
 from keras_bert.tasks.text_classifier import TextClassifier
 
 NEXT_SENTENCE = ("is_next", "not_next")
@@ -37,8 +38,9 @@ class NextSentencePredictor(TextClassifier):
         preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
             accepts token IDs.
         class_names: Names of class 0 and class 1. `from_preset` defaults to `("in_order",
-            "swapped")` for ALBERT, whose head predicts the order of two segments. Otherwise, the
-            default is `("is_next", "not_next")`.
+            "swapped")` for ALBERT, whose head predicts the order of two segments, and for a
+            `Pretrainer` with the `sequence_format` `"sentence_order"`. Otherwise, the default is
+            `("is_next", "not_next")`.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         name: Name of the model.
 
@@ -85,7 +87,8 @@ class NextSentencePredictor(TextClassifier):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        # Only ALBERT shares all layers' weights, and only its head predicts the order.
-        is_albert = checkpoint.config.layer_sharing == "all"
-        names = checkpoint.class_names or (SENTENCE_ORDER if is_albert else NEXT_SENTENCE)
-        return {**super().options_of_checkpoint(checkpoint), "class_names": names}
+        options = super().options_of_checkpoint(checkpoint)
+        # A preset of a `Pretrainer` contains the format.
+        pairs = options.get("sequence_format") or default_pair_format(checkpoint.config)
+        names = SENTENCE_ORDER if pairs == "sentence_order" else NEXT_SENTENCE
+        return {**options, "class_names": checkpoint.class_names or names}

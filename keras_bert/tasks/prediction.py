@@ -81,6 +81,8 @@ class TextPredictor(CompiledModel):
     preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
     # The fraction of windows without answers to train on, see `QuestionAnswerer`
     negative_fraction: float = 1.0
+    # The number of times that training uses each document, see `Pretrainer`
+    duplicate_factor: int = 1
 
     def __init__(
         self, *args: Any, backbone: Backbone | None, preprocessor: Any = None, **kwargs: Any

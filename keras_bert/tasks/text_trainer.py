@@ -269,7 +269,11 @@ class TextTrainer(TextPredictor):
         rows = Features(x) if kind is None else kind.read(x)
         if validation_split:
             rows, _ = fit_plan.split_rows(rows, validation_split)
-        options = self._options(batch_size, negative_fraction=self.negative_fraction)
+        options = self._options(
+            batch_size,
+            negative_fraction=self.negative_fraction,
+            duplicate_factor=self.duplicate_factor,
+        )
         batches = self._as_features(rows, options).x
         count = batches.num_batches if isinstance(batches, Batches) else None
         if count is None:

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
-from keras_bert.data import QuestionExample, SpanAnswer
+from keras_bert.data import QuestionExample, SpanAnswer, TextClassifierPreprocessor
 from keras_bert.data.adapters.choices import choice_columns
+from keras_bert.data.adapters.documents import DocumentsAdapter
 from keras_bert.data.adapters.questions import is_questions, pair_with_contexts, question_examples
 from keras_bert.data.adapters.reading import check_input_form
 from keras_bert.data.adapters.texts import is_text, single_texts, text_columns
 from keras_bert.data.adapters.words import as_lists, check_words, word_depth
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import as_array, as_list, label_column
+from keras_bert.text import WordPieceTokenizer
 
 pytestmark = pytest.mark.backend_independent
 
@@ -278,3 +281,34 @@ def test_surrogate_error_includes_location(read, x, location):
     )
     with pytest.raises(ValueError, match=message):
         read(x)
+
+
+@pytest.mark.parametrize("sequence_format", ["next_sentence", "sentence_order"])
+@pytest.mark.parametrize("separators", [1, 2])  # BERT, RoBERTa
+def test_documents_become_labeled_pairs(sequence_format, separators):
+    words = [f"w{number}" for number in range(60)]
+    tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
+    tokenizer.pair_separators = separators
+    # Each sentence is a word. The number of its document is number // 10.
+    documents = [words[start : start + 10] for start in range(0, 60, 10)]
+    preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=16)
+    batches = DocumentsAdapter(documents, sequence_format).batches(
+        preprocessor, BatchOptions(duplicate_factor=5)
+    )
+    labels = set()
+    for features, *_ in batches:
+        rows = zip(features["token_ids"], features["next_sentence_labels"], strict=True)
+        for ids, label in rows:
+            ends = np.flatnonzero(ids == tokenizer.sep_token_id)
+            assert len(ends) == separators + 1
+            first = ids[1 : ends[0]] - 5
+            second = ids[ends[-2] + 1 : ends[-1]] - 5
+            if label and sequence_format == "sentence_order":
+                first, second = second, first
+            follows = set(np.diff(np.concatenate([first, second]))) == {1}
+            assert set(np.diff(first)) | set(np.diff(second)) <= {1}
+            is_same_document = first[0] // 10 == second[0] // 10
+            assert follows or not is_same_document
+            labels.add((int(label), bool(is_same_document)))
+    expected = {(0, True), (1, sequence_format == "sentence_order")}
+    assert expected <= labels <= expected | {(1, False)}

@@ -67,7 +67,10 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
 
     model: PretrainingModel
     if task.objective == "masked_lm":
-        model = make(Pretrainer, next_sentence=config.text.rows.next_sentence)
+        rows = config.text.rows
+        model = make(
+            Pretrainer, next_sentence=rows.next_sentence, sequence_format=rows.sequence_format
+        )
     elif task.objective == "replaced_token":
         model = make(
             ReplacedTokenDetector,

@@ -16,8 +16,8 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data import PretrainingStream, pretraining_examples
-from keras_bert.data.pretraining.stream import groups_of_shard
+from keras_bert.data import PretrainingStream
+from keras_bert.data.pretraining.stream import groups_of_shard, pretraining_examples
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 
 from ..costs import model_flops

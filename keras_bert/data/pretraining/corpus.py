@@ -100,6 +100,39 @@ def read_corpus(
     return _document_ends_once(opened())
 
 
+def read_documents(
+    path: str | os.PathLike[str], format: str = "auto", **options: Any
+) -> list[list[str]]:
+    """Reads the documents in a file into memory, for `Pretrainer.fit`.
+
+    Args:
+        path: Path to the file, or a URL that fsspec can open.
+        format: See `read_corpus`.
+        **options: `document_ends`, `field` and `language`, see `read_corpus`.
+
+    Returns:
+        The documents, each a list of sentences.
+
+    Raises:
+        FileNotFoundError, ImportError, ValueError: See `read_corpus`.
+
+    Example:
+
+    >>> from keras_bert.data import read_documents
+    >>> path = getfixture("tmp_path") / "corpus.txt"
+    >>> _ = path.write_text("A cat.\\nIt sat.\\n\\nRain.\\n")
+    >>> read_documents(path)
+    [['A cat.', 'It sat.'], ['Rain.']]
+    """
+    documents: list[list[str]] = [[]]
+    for sentence in read_corpus(path, format, **options):
+        if sentence is None:
+            documents.append([])
+        else:
+            documents[-1].append(sentence)
+    return documents[:-1]
+
+
 def resolve_format(path: str | os.PathLike[str], format: str) -> str:
     """Returns `format`, or for `"auto"` the format that the file's suffix implies."""
     if format != "auto":

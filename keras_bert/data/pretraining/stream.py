@@ -406,14 +406,18 @@ def pretraining_examples(batches: Batches, next_sentence: bool) -> Batches:
             f"{names}"
         )
 
-    def example(batch: Features, _: int) -> tuple[Features, Features, Features]:
-        x = dict(batch)
-        labels = {"masked_lm_logits": x.pop("mask_ids")}
-        weights = {"masked_lm_logits": x.pop("mask_weights")}
-        pairs = x.pop("next_sentence_labels", None)
-        if next_sentence:
-            labels["next_sentence_logits"] = pairs
-            weights["next_sentence_logits"] = np.ones(len(pairs), "float32")
-        return x, labels, weights
+    return MappedBatches(batches, lambda batch, _: pretraining_example(batch, next_sentence))
 
-    return MappedBatches(batches, example)
+
+def pretraining_example(
+    batch: Features, next_sentence: bool
+) -> tuple[Features, Features, Features]:
+    """Converts a masked batch to features, labels and weights, see `pretraining_examples`."""
+    x = dict(batch)
+    labels = {"masked_lm_logits": x.pop("mask_ids")}
+    weights = {"masked_lm_logits": x.pop("mask_weights")}
+    pairs = x.pop("next_sentence_labels", None)
+    if next_sentence:
+        labels["next_sentence_logits"] = pairs
+        weights["next_sentence_logits"] = x.get("row_mask", np.ones(len(pairs), "float32"))
+    return x, labels, weights

@@ -15,10 +15,10 @@ from keras_bert.data import (
     PretrainingStream,
     StaticMasker,
     pretraining_batches,
-    pretraining_examples,
     write_records,
 )
 from keras_bert.data.pretraining import stream as streams
+from keras_bert.data.pretraining.stream import pretraining_examples
 from tests.text.small_tokenizers import make_tokenizer
 
 pytestmark = pytest.mark.backend_independent
