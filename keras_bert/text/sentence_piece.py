@@ -38,7 +38,7 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece tokenizer for ALBERT, XLM-RoBERTa or DeBERTa.
+    """A SentencePiece tokenizer for ALBERT, XLM-RoBERTa, DeBERTa or KoBERT.
 
     For ALBERT, text is normalized before the model is applied:
 
@@ -48,9 +48,9 @@ class SentencePieceTokenizer(Tokenizer):
     4. Text is lowercased.
 
     After the model, pieces that end with a digit and a comma are split. For example, `1990,` is
-    split into `1990` and `,`. For XLM-RoBERTa, these steps are disabled by `lowercase=False`,
-    `keep_accents=True` and `albert_rules=False`. For DeBERTa (v2 and v3), they are also disabled,
-    and `compose=True`.
+    split into `1990` and `,`. For XLM-RoBERTa and KoBERT, these steps are disabled by
+    `lowercase=False`, `keep_accents=True` and `albert_rules=False`. For DeBERTa (v2 and v3), they
+    are also disabled, and `compose=True`.
 
     Strings are tokenized by the `sentencepiece` library. TensorFlow tensors are tokenized with TF
     Text operations, for example in a `tf.data` pipeline, a `tf.function` or a SavedModel. The

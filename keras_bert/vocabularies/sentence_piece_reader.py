@@ -38,11 +38,15 @@ from keras_bert.vocabularies.tokenizer_settings import (
     DEBERTA_MODEL_FILE,
     DEBERTA_V2,
     DEFINED_BY_FILE,
+    KOBERT,
+    KOBERT_CLASSES,
     MODEL_FILE,
     RELEASED_MODEL_FILE,
+    VOCABULARY_FILE,
     XLM_ROBERTA,
     TokenizerSettings,
 )
+from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
 # The tokenizer class that each model file implies if no file defines a class
 MODEL_FILES = {
@@ -51,6 +55,8 @@ MODEL_FILES = {
     fairseq_ids.MODEL_FILE: XLM_ROBERTA,
     DEBERTA_MODEL_FILE: DEBERTA_V2,
 }
+_BERT_UNKNOWN = WORDPIECE_TOKENS["unk"]
+_SPECIAL_TYPES = (PieceType.UNKNOWN, PieceType.CONTROL)
 # Steps that every SentencePiece model applies: joining runs of spaces and stripping trailing spaces
 _SPACE_STEPS = (f"Replace {SPACES!r} by ' '", f"Replace {SPACES!r} by {BLANK!r}", "Strip")
 
@@ -64,11 +70,19 @@ def read_sentence_piece_files(
     directory: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
     """Creates a SentencePiece tokenizer's config."""
-    path = next((directory / name for name in MODEL_FILES if (directory / name).exists()), None)
+    vocabulary_path = None if file else directory / VOCABULARY_FILE
+    if vocabulary_path is not None and not vocabulary_path.exists():
+        vocabulary_path = None
+    path = _find_model(directory, vocabulary_path)
     name = settings.tokenizer_class
     if name is None and path is not None:
-        name = MODEL_FILES[path.name]
-    model = _with_added_pieces(_read_or_create_model(directory, path, name, file), settings)
+        name = MODEL_FILES.get(path.name, ALBERT)
+    model = _read_or_create_model(directory, path, name, file)
+    if vocabulary_path is not None and path is not None:
+        model = _with_vocabulary_ids(model, path, vocabulary_path)
+    if not settings.tokenizer_class and name == ALBERT and _unknown(model) == [_BERT_UNKNOWN]:
+        name = None if file else KOBERT  # ALBERT's unknown piece is <unk>.
+    model = _with_added_pieces(model, settings)
     if name == DEBERTA_V2:
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or directory
@@ -84,6 +98,14 @@ def read_sentence_piece_files(
             "keep_accents": bool(settings.flag("keep_accents")),
             "albert_rules": True,
             "compose": False,
+        }
+    elif name in KOBERT_CLASSES:
+        names, pair_separators = WORDPIECE_TOKENS, 1
+        num_segments = 1 + settings.has_segments(True)
+        # The encoder was pre-trained without the rules of XLNet's class for quotes and numbers.
+        options |= {
+            "lowercase": bool(settings.flag("do_lower_case")),
+            "keep_accents": settings.flag("keep_accents") is not False,
         }
     elif name == DEBERTA_V2:
         names, pair_separators = WORDPIECE_TOKENS, 1
@@ -104,7 +126,7 @@ def read_sentence_piece_files(
             "normalizer must have a Precompiled step to replace whitespace with spaces, because "
             "the model has no pieces for other whitespace"
         )
-    unknown = [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
+    unknown = _unknown(model)
     if unknown != [names["unk"]]:
         raise ValueError(
             f"{where}: the unknown piece must be {names['unk']}. Received: "
@@ -117,6 +139,55 @@ def read_sentence_piece_files(
         "compose": options.pop("compose"),
     }
     return _sentence_piece(model, where, names, **options) | without_defaults(SENTENCE_PIECE, rows)
+
+
+def _find_model(directory: Path, vocabulary_path: Path | None) -> Path | None:
+    """Returns the path of the SentencePiece model in a directory, or `None`.
+
+    With a `vocab.txt` of pieces, the model can have any name, such as
+    `tokenizer_78b3253a26.model` in KoBERT.
+    """
+    paths = [directory / name for name in MODEL_FILES if (directory / name).exists()]
+    if paths or vocabulary_path is None:
+        return paths[0] if paths else None
+    paths = sorted(directory.glob("*.model"))
+    if len(paths) != 1:
+        raise ValueError(
+            f"{vocabulary_path} has SentencePiece pieces, so its directory must contain one "
+            f"SentencePiece model (*.model). Received: "
+            f"{', '.join(path.name for path in paths) or 'no model'}"
+        )
+    return paths[0]
+
+
+def _with_vocabulary_ids(model: bytes, path: Path, vocabulary_path: Path) -> bytes:
+    """Gives a model's pieces their ids in a `vocab.txt`.
+
+    The `vocab.txt` has BERT's special tokens. It can omit the model's own special pieces.
+    """
+    tokens = load_vocabulary(vocabulary_path, (_BERT_UNKNOWN,))
+    pieces = {piece.text: piece for piece in read_pieces(model)}
+    special = {text for text, piece in pieces.items() if piece.type in _SPECIAL_TYPES}
+    absent_pieces = sorted(pieces.keys() - special - set(tokens))
+    if absent_pieces:
+        raise ValueError(
+            f"{vocabulary_path} must contain the pieces of {path.name}. Received: "
+            f"{len(tokens)} tokens without {', '.join(map(repr, absent_pieces[:5]))} "
+            f"({len(absent_pieces)} of {len(pieces)} pieces)"
+        )
+    ordered_pieces = [
+        pieces[token] if token not in special and token in pieces else Piece(token, 0.0, kind)
+        for token, kind in (
+            (token, PieceType.UNKNOWN if token == _BERT_UNKNOWN else PieceType.CONTROL)
+            for token in tokens
+        )
+    ]
+    return replace_pieces(model, ordered_pieces)
+
+
+def _unknown(model: bytes) -> list[str]:
+    """Returns a model's pieces for unknown text. A valid model has one."""
+    return [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
 
 
 def _read_or_create_model(

@@ -22,6 +22,7 @@ from keras_bert.vocabularies.tokenizer_settings import (
     VOCABULARY_FILE,
     TokenizerSettings,
 )
+from keras_bert.vocabularies.vocab_txt import has_sentence_pieces, load_vocabulary
 from keras_bert.vocabularies.wordpiece_reader import read_wordpiece_files
 
 _MODEL_KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
@@ -37,7 +38,8 @@ def read_tokenizer(directory: Path) -> dict[str, Any] | None:
     classes or without a class, settings are read from `tokenizer.json`. Without a `tokenizer.json`,
     vocabularies are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
     `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or DeBERTa's `spm.model`
-    (SentencePiece), and `vocab.json` with `merges.txt` (BPE).
+    (SentencePiece), and `vocab.json` with `merges.txt` (BPE). A `vocab.txt` with SentencePiece
+    pieces instead of WordPiece tokens, as in KoBERT, defines the ids of the model next to it.
 
     Returns the config, or `None` if the directory does not contain any of these files.
 
@@ -79,10 +81,18 @@ def _read_tokenizer(directory: Path) -> dict[str, Any] | None:
 
 def _detect_kind(directory: Path, file: TokenizerJson | None) -> str | None:
     """Returns the type of the vocabulary in a directory, or `None` without a vocabulary."""
+    path = directory / VOCABULARY_FILE
     if file is not None:
-        return _MODEL_KINDS[file.kind]
-    if (directory / VOCABULARY_FILE).exists():
-        return WORDPIECE
+        kind = _MODEL_KINDS[file.kind]
+        if kind == WORDPIECE and has_sentence_pieces(file.vocabulary()):
+            raise file.error(
+                "a WordPiece model must have WordPiece tokens, such as '##ing'. Received: "
+                "SentencePiece pieces, so every word would be unknown. Delete the file and keep "
+                "the SentencePiece model"
+            )
+        return kind
+    if path.exists():
+        return SENTENCE_PIECE if has_sentence_pieces(load_vocabulary(path, ())) else WORDPIECE
     if any((directory / name).exists() for name in MODEL_FILES):
         return SENTENCE_PIECE
     has_merges = (directory / TOKENS_FILE).exists() and (directory / MERGES_FILE).exists()

@@ -61,6 +61,12 @@ SAME_ROLES = {"cls": "bos", "sep": "eos"}
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
 MPNET, DEBERTA_V2 = "MPNetTokenizer", "DebertaV2Tokenizer"
+KOBERT = "KoBERTTokenizer"
+KOBERT_CLASSES = (KOBERT, "KoBertTokenizer", "XLNetTokenizer")
+"""The classes in the files of KoBERT, a BERT encoder with a SentencePiece model.
+
+Its authors subclass XLNet's tokenizer, so their files contain either class.
+"""
 DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
 """The `transformers` classes for tokenizers that a `tokenizer.json` defines completely."""
 # Unsupported models with a supported tokenizer
@@ -83,6 +89,7 @@ CLASS_FAMILIES = {
 KINDS: dict[str, str] = {
     **{name: family.values.get("tokenizer", WORDPIECE) for name, family in CLASS_FAMILIES.items()},
     **dict.fromkeys(_OTHER_MODELS.values(), WORDPIECE),
+    **dict.fromkeys(KOBERT_CLASSES, SENTENCE_PIECE),
 }
 """The types of the `transformers` classes that only read a vocabulary from `tokenizer.json`."""
 USUAL_TOKENS = {
@@ -92,10 +99,13 @@ USUAL_TOKENS = {
 }
 """The default special tokens of each type."""
 TOKENS_OF_CLASSES: dict[str, Mapping[str, str]] = {
-    name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
-    for name, family in CLASS_FAMILIES.items()
+    **{
+        name: family.tokenizer.get("special_tokens", USUAL_TOKENS[KINDS[name]])
+        for name, family in CLASS_FAMILIES.items()
+    },
+    **dict.fromkeys(KOBERT_CLASSES, WORDPIECE_TOKENS),
 }
-"""The special tokens of each class in `CLASS_FAMILIES`."""
+"""The special tokens of each class in `CLASS_FAMILIES` and `KOBERT_CLASSES`."""
 
 # Fields that change ids in `transformers`, with the values that have no effect
 _DEFAULTS: dict[str, tuple[Any, ...]] = {

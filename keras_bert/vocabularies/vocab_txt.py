@@ -7,10 +7,11 @@ import os
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from keras_bert.atomic import write_bytes
+from keras_bert.vocabularies.byte_pair_files import BLANK
 from keras_bert.vocabularies.files import read_bytes
 
 REQUIRED_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -80,6 +81,17 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
                 f"line breaks. Received: {token!r} (token {index})"
             )
     write_bytes(path, content)
+
+
+def has_sentence_pieces(tokens: Iterable[str]) -> bool:
+    """Returns whether tokens are SentencePiece pieces, such as `▁word`, not WordPiece tokens.
+
+    This is the case if words start with `▁`, and no token starts with `##`.
+    """
+    tokens = list(tokens)
+    return any(token.startswith(BLANK) and token != BLANK for token in tokens) and not any(
+        token.startswith("##") for token in tokens
+    )
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:

@@ -9,17 +9,49 @@ import pytest
 
 pytest.importorskip("tensorflow")
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("sentencepiece")
+sentencepiece = pytest.importorskip("sentencepiece")
 
-from keras_bert.text import tokenizer_from_config  # noqa: E402
-from keras_bert.vocabularies.tokenizer_config import list_tokens  # noqa: E402
+from keras_bert.text import SentencePieceTokenizer, tokenizer_from_config  # noqa: E402
+from keras_bert.vocabularies.sentence_piece_model import (  # noqa: E402
+    Piece,
+    PieceType,
+    read_pieces,
+    replace_pieces,
+)
+from keras_bert.vocabularies.tokenizer_config import decode_model, list_tokens  # noqa: E402
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer  # noqa: E402
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer  # noqa: E402
 from tests.text import families, small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
+KOBERT_TOKENS = {"unk": "[UNK]", "pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+
+
+@functools.cache
+def kobert_vocabulary():
+    """Returns a vocabulary that has the pieces of `released_model`, but in a different order."""
+    pieces = [piece.text for piece in read_pieces(families.released_model())]
+    return [*KOBERT_TOKENS.values(), *sorted(pieces[3:])]
+
+
+def kobert_config():
+    pieces = {piece.text: piece for piece in read_pieces(families.released_model())}
+    kinds = dict.fromkeys(KOBERT_TOKENS.values(), PieceType.CONTROL) | {"[UNK]": PieceType.UNKNOWN}
+    special = {token: Piece(token, 0.0, kind) for token, kind in kinds.items()}
+    ordered_pieces = [(pieces | special)[token] for token in kobert_vocabulary()]
+    tokenizer = SentencePieceTokenizer(
+        replace_pieces(families.released_model(), ordered_pieces),
+        lowercase=False,
+        keep_accents=True,
+        albert_rules=False,
+        special_tokens=KOBERT_TOKENS,
+    )
+    return tokenizer.get_config()
+
+
 CONFIGS = {
+    "kobert": kobert_config,
     **families.CONFIGS,
     "mpnet": small_tokenizers.mpnet_config,
     "bert, strip_accents=False": functools.partial(
@@ -104,6 +136,46 @@ def test_released_model_without_other_files(family, tmp_path):
     assert (tmp_path / "saved" / file).read_bytes() == model
     (tmp_path / file).write_bytes(b"no model")
     with pytest.raises(ValueError, match=rf"{re.escape(file)}: the file is not a Sent"):
+        read_tokenizer(tmp_path)
+
+
+def test_kobert_files(tmp_path):
+    """The pieces are looked up in the model, and their ids in `vocab.txt`."""
+    (tmp_path / "tokenizer_78b3253a26.model").write_bytes(families.released_model())
+    (tmp_path / "vocab.txt").write_text("\n".join(kobert_vocabulary()), encoding="utf-8")
+    expected = make_config("kobert")
+    del expected["special_tokens_in_text"]
+    config = read_tokenizer(tmp_path)
+    assert config == expected
+    ids = {token: index for index, token in enumerate(kobert_vocabulary())}
+    processor = sentencepiece.SentencePieceProcessor(model_proto=families.released_model())
+    assert tokenizer_from_config(config)(TEXTS) == [
+        [ids.get(piece, ids["[UNK]"]) for piece in pieces]
+        for pieces in processor.encode(TEXTS, out_type=str)
+    ]
+    directory = tmp_path / "other"
+    directory.mkdir()
+    (directory / "spiece.model").write_bytes(decode_model(config))
+    assert read_tokenizer(directory) == config
+    fields = {f"{role}_token": token for role, token in KOBERT_TOKENS.items()}
+    fields |= {"bos_token": "[CLS]", "eos_token": "[SEP]", "tokenizer_class": "XLNetTokenizer"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(fields))
+    assert read_tokenizer(directory) == config
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ((), "must contain one SentencePiece model .* Received: no model"),
+        (("a.model", "b.model"), r"must contain one .* Received: a\.model, b\.model"),
+        (("a.model",), r"must contain the pieces of a\.model\. Received: .* without"),
+    ],
+)
+def test_unsuitable_model_for_pieces_raises(models, message, tmp_path):
+    for name in models:
+        (tmp_path / name).write_bytes(small_tokenizers.sentence_piece_model())
+    (tmp_path / "vocab.txt").write_text("\n".join(kobert_vocabulary()), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
         read_tokenizer(tmp_path)
 
 
