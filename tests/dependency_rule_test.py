@@ -45,6 +45,7 @@ PACKAGES = {
     },
     "insight": {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
+        "text",
     },
 }  # fmt: skip
 

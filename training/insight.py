@@ -30,6 +30,7 @@ from typing import Any
 from absl import logging
 
 from keras_bert.data.text_files import read_lines
+from keras_bert.text.word_search import is_whole_word
 
 from .costs import run_cost
 from .engine import output_directory, program
@@ -183,9 +184,9 @@ class _MaskedWords:
             number
             for number, (start, end) in enumerate(zip(starts, ends, strict=True))
             if text[start:end].isalpha()
-            and end - start > 3
-            and not text[start - 1 : start].strip()
-            and not text[end : end + 1].isalnum()
+            # English words of up to three letters are rarely interesting.
+            and (end - start > 3 or not text[start:end].isascii())
+            and is_whole_word(text, start, end)
             and ids[number] != tokenizer.unk_token_id
         ]
         if not words:

@@ -20,6 +20,7 @@ from keras_bert.insight.hidden_states import encoder_and_preprocessor, text_stat
 from keras_bert.models.backbone import Backbone
 from keras_bert.tables import html_table
 from keras_bert.tasks.task import Task
+from keras_bert.text.word_search import word_pattern
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,8 +204,12 @@ def contexts(
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
-        word: The word. Case is ignored.
-        texts: At least two texts. The first occurrence of the word in each text is used.
+        word: The word. Case is ignored. A Korean particle may follow the word: 사과 is found in
+            사과를, but not in 사과나무 and 사과했다. In scripts without spaces, the word may stand
+            anywhere.
+        texts: At least two texts. The first occurrence of the word in each text is used. All tokens
+            with a character of the word represent it. A particle is included only if it shares a
+            token with the word.
         preprocessor: For a `Backbone`, its tokenizer and maximum sequence length.
 
     Returns:
@@ -229,14 +234,15 @@ def contexts(
     if isinstance(texts, str) or len(texts) < 2:
         raise ValueError(f"texts must be at least two texts. Received: {shorten_repr(texts)}")
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
+    pattern = re.compile(word_pattern([word]), re.IGNORECASE)
     spans = []
     for number, text in enumerate(texts):
-        match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
+        match = pattern.search(text)
         if match is None:
             raise ValueError(
                 f"Text {number} must contain the word {word!r}. Received: {shorten_repr(text)}"
             )
-        spans.append(match.span())
+        spans.append(match.span("word"))
     tokenizer = preprocessor.tokenizer
     whole = tokenizer.tokenize_with_offsets(list(texts))
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer)

@@ -26,6 +26,14 @@ _SUPPLEMENTARY_IDEOGRAPHS = (
 )
 IDEOGRAPHS = f"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff{_SUPPLEMENTARY_IDEOGRAPHS}"
 """The blocks that the original BERT code regards as Chinese, in character classes."""
+UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Characters of scripts that do not separate words by spaces, in character classes.
+
+Thai, Lao, Tibetan, Burmese, Khmer, kana and Han.
+"""
 
 # The last block ends before the code points that mark special tokens.
 IDEOGRAPHS_AS_LETTERS = (

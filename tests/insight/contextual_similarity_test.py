@@ -3,6 +3,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -98,6 +99,22 @@ def test_neighbors_match_transformers_embeddings(directory, model):
     assert neighbors._repr_html_().count("<tr>") == 5
     pytest.importorskip("matplotlib").use("agg")
     assert [label.get_text() for label in neighbors.plot().get_yticklabels()] == expected[::-1]
+
+
+def test_contexts_exclude_separate_particles(model):
+    tokenizer = make_tokenizer(*TOKENS[:5], "사과", "##를", "사과는", "빨갛다", "먹었다")
+    config = model[0].config.replace(vocabulary_size=10)
+    preprocessor = data.TextClassifierPreprocessor(tokenizer, 16)
+    texts = ["사과를 먹었다", "사과는 빨갛다"]
+    backbone = Backbone(config)
+    apple = insight.contexts(backbone, "사과", texts, preprocessor=preprocessor)
+    assert apple.spans == ((0, 2), (0, 2))
+    for number, text in enumerate(texts):
+        states = backbone.with_hidden_states()(preprocessor([text]))["hidden_states"][-1]
+        state = keras.ops.convert_to_numpy(states)[0, 1]
+        np.testing.assert_allclose(apple.vectors[-1, number], state, atol=1e-5)
+    with pytest.raises(ValueError, match="Text 1 must contain the word '사과'"):
+        insight.contexts(backbone, "사과", ["사과를", "사과했다"], preprocessor=preprocessor)
 
 
 @pytest.mark.on_tensorflow

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from keras_bert.text.word_search import split_at_spaces
+
 from .finetuning_config import LabeledFilesConfig, fill_defaults
 from .output_directory import NotFiniteError
 
@@ -121,9 +123,9 @@ class InsightRows:
     labels: Sequence[str] = ()
 
     def words(self, index: int) -> int:
-        """Returns the number of words in an example."""
+        """Returns the number of words in an example. Some scripts have one word per character."""
         text = self.texts[index]
-        return len((text if isinstance(text, str) else " ".join(text)).split())
+        return len(split_at_spaces(text if isinstance(text, str) else " ".join(text)))
 
 
 class Job:

@@ -11,6 +11,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import insight
+from keras_bert.text.word_search import split_at_spaces
 
 from . import page
 from .insight_report import Report
@@ -38,7 +39,8 @@ class ClassifierBias:
         """Adds the sections."""
         if not self.changes:
             report.leave_out(
-                f"Counterfactual tests: the {self.count:,} rows contain no words to swap."
+                f"Counterfactual tests: the {self.count:,} rows contain no word from the English "
+                "lists. For other languages, call keras_bert.insight.counterfactuals with swaps."
             )
         else:
             blocks, numbers = _measured(report, "counterfactuals", self.changes)
@@ -99,7 +101,10 @@ def measure_classifiers(
     rates, changes = {}, {}
     if len(labels):
         lengths = np.array(
-            [len((text if isinstance(text, str) else " ".join(text)).split()) for text in texts]
+            [
+                len(split_at_spaces(text if isinstance(text, str) else " ".join(text)))
+                for text in texts
+            ]
         )
         first, second = (int(bound) for bound in np.quantile(lengths, [1 / 3, 2 / 3]))
         slices: dict[str, Any] = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.data.conll import TaggedText
+from keras_bert.text.word_search import split_at_spaces
 
 from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
@@ -240,7 +241,7 @@ def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
         num_tokens.append(np.array([len(row) for row in ids]))
         num_unknown.append(num_unknown_tokens)
         for index in np.flatnonzero(num_unknown_tokens).tolist():
-            words.update(part[index].split())
+            words.update(split_at_spaces(part[index]))
     text_lengths, total = np.concatenate(num_tokens), int(sum(map(np.sum, num_tokens)))
     if rows.share_passages:
         positions = {text: index for index, text in enumerate(texts)}

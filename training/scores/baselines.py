@@ -25,6 +25,7 @@ from keras_bert.data.conll import TaggedText
 from keras_bert.data.labels import f1_thresholds
 from keras_bert.data.squad import QuestionExample
 from keras_bert.tables import replace_underscores, table_from_records, text_table
+from keras_bert.text.characters import UNSPACED
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.data_splits import stratified_sample
@@ -42,12 +43,7 @@ _MAX_FEATURES = 100_000
 _WINDOW_WORDS = 10
 # The sliding window's longest answer, in words
 _ANSWER_WORDS = 4
-# Letters in scripts without spaces: Thai, Lao, Tibetan, Burmese, Khmer, kana and Han
-_UNSPACED = (
-    r"[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
-    r"\U00020000-\U0003ffff]"
-)
-_WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
+_WORD = re.compile(rf"[{UNSPACED}]|(?:(?![{UNSPACED}])\w)+")
 
 
 def show(baselines: Mapping[str, Baselines]) -> None:
@@ -122,7 +118,7 @@ def _constant(train: LabeledText) -> tuple[str, np.ndarray]:
 def _is_unspaced(texts: Sequence[str]) -> bool:
     """Returns whether most letters belong to scripts without spaces."""
     text = " ".join(_truncate(texts[:MAX_CHARACTERS]))
-    return 2 * len(re.findall(_UNSPACED, text)) > len(re.findall(r"\w", text))
+    return 2 * len(re.findall(f"[{UNSPACED}]", text)) > len(re.findall(r"\w", text))
 
 
 def _bag(train: LabeledText, unit: str) -> Callable[[LabeledText], np.ndarray] | None:

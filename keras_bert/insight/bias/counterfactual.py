@@ -255,6 +255,11 @@ def counterfactuals(
     lowercase words, unless the text has no capitals. Each kind is swapped separately. To swap names
     together with pronouns, pass their lines as one kind.
 
+    The default lists are English. Write Korean words without particles: if a line has 신랑 and
+    신부, 신랑이 becomes 신부가. The word 그 alone usually means *that*. List this pronoun with its
+    particles: 그는 and 그녀는, 그가 and 그녀가. In scripts without spaces, a word may stand
+    anywhere, so 他 also matches in 其他.
+
     Args:
         classifier: A `TextClassifier` with a preprocessor, for classification or regression.
         texts: Texts or text pairs.
@@ -301,7 +306,9 @@ def counterfactuals(
     if not kinds:
         raise ValueError(
             f"At least one text must contain a word from {', '.join(unmatched_kinds)}. Received: "
-            f"{len(originals)} texts without such a word"
+            f"{len(originals)} texts without such a word."
+            + " The default lists are English. For other languages, pass swaps."
+            * (swaps is None)
         )
     text_numbers = sorted(set(numbers))
     scores = _scores(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from keras_bert.insight.bias.word_lists import counterparts, word_list
+from keras_bert.text.word_search import fit_particle, word_pattern
 
 # A text or a text pair
 Text = str | tuple[str, str]
@@ -19,7 +20,7 @@ _AMBIGUOUS = {"her": ("his", "him"), "his": ("her", "hers")}
 
 
 def default_swaps() -> dict[str, list[tuple[str, ...]]]:
-    """Returns the word lists in this package, by kind of swap.
+    """Returns the English word lists in this package, by kind of swap.
 
     Returns:
         `gender` (pronouns, and words for women and men), `names` and `groups` (religions, origins
@@ -70,9 +71,8 @@ class Swapper:
                     f"Each word in swaps[{kind!r}] must be in one line. Received: {word!r} in "
                     f"{len(word_lines)} lines"
                 )
-        phrases = sorted(self._lines_of, key=len, reverse=True)
-        words = "|".join(map(re.escape, phrases))
-        self._pattern = re.compile(rf"(?<!\w)(?:(an?)(\s+))?({words})(?!\w)", re.IGNORECASE)
+        article = r"(?:(?<!\w)(?P<article>an?)(?P<space>\s+))?"
+        self._pattern = re.compile(article + word_pattern(self._lines_of), re.IGNORECASE)
         self.most = max((len(line) - 1 for line in lines), default=0)
 
     def swap(self, text: Text, step: int) -> tuple[Text, tuple[Replacement, ...]]:
@@ -88,14 +88,14 @@ class Swapper:
             if replacement is None:
                 return match[0]
             replacements.append(replacement)
-            return _match_case(match, replacement.replacement)
+            return _fit_into_text(match, replacement.replacement)
 
         parts = [text] if isinstance(text, str) else text
         swapped = as_text([self._pattern.sub(replace, part) for part in parts])
         return swapped, tuple(replacements)
 
     def _replacement(self, step: int, match: re.Match[str]) -> Replacement | None:
-        original = match[3]
+        original = match["word"]
         lines = self._lines_of[original.lower()]
         rest = match.string[match.end() :]
         line = lines[0] if len(lines) == 1 else _choose_line(original.lower(), lines, rest)
@@ -107,19 +107,20 @@ class Swapper:
         return Replacement(line[index], line[other], index, len(line))
 
 
-def _match_case(match: re.Match[str], other: str) -> str:
-    """Returns the other word, with the matched word's capitalization and a correct article."""
-    article, space, word = match.groups()
+def _fit_into_text(match: re.Match[str], other: str) -> str:
+    """Returns the other word, with the matched word's capitalization, article and particle."""
+    word, article = match["word"], match["article"]
     if word.islower():
         other = other.lower()
     elif word.isupper() and len(word) > 1:
         other = other.upper()
     elif word[0].isupper():
         other = other[0].upper() + other[1:]
+    other += fit_particle(match["particle"], other)
     if article is None:
         return other
     is_vowel = re.match("(?!eu|uni)[aeiou]", other, re.IGNORECASE) is not None
-    return article[0] + "n" * is_vowel + space + other
+    return article[0] + "n" * is_vowel + match["space"] + other
 
 
 def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:

@@ -128,6 +128,20 @@ def test_swaps_keep_case_and_grammar():
         assert default[kind].swap(text, 1)[0] == expected, text
 
 
+def test_korean_swaps_fit_particles():
+    swapper = Swapper(
+        "x", [("신랑", "신부"), ("그는", "그녀는"), ("남편", "아내"), ("삼촌", "이모")]
+    )
+    for text, expected in (
+        ("신랑이 신부를 보았다.", "신부가 신랑을 보았다."),
+        ("그는 그 남편과 웃었다.", "그녀는 그 아내와 웃었다."),
+        ("아내에게서는 삼촌으로", "남편에게서는 이모로"),
+        ("신부였다. 삼촌이었지만", "신랑이었다. 이모였지만"),
+        ("신랑감은 그녀석", "신랑감은 그녀석"),
+    ):
+        assert swapper.swap(text, 1)[0] == expected
+
+
 def test_swaps_of_pairs_with_regression():
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     from keras_bert import data
@@ -181,6 +195,8 @@ def test_invalid_swaps_or_slices_raise(classifier):
     ):
         with pytest.raises(ValueError, match=message):
             insight.counterfactuals(classifier, TEXTS, swaps)
+    with pytest.raises(ValueError, match=r"The default lists are English\. .* pass swaps\."):
+        insight.counterfactuals(classifier, ["그는 왔다."])
     for labels, slices, message in (
         ([0], {}, "1 labels for 5 texts"),
         (
