@@ -20,6 +20,7 @@ from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 from training.engine.output_directory import SettingsMismatchError, is_own, reads_pairs  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
+    bm25,
     combine_rankings,
     run_program,
     training_triples,
@@ -72,6 +73,28 @@ def test_ranking_scores_match_trec_eval():
         ranking_scores(run, {"2": {"a": 0}})
     with pytest.raises(ValueError, match=r"only once. Received: duplicates for query 1"):
         ranking_scores({"1": ["a", "a"]}, qrels)
+
+
+@pytest.mark.backend_independent
+def test_bm25_terms_depend_on_script():
+    """Parts of words match in some scripts, and stop words match unless the text is English."""
+    documents = {
+        "ko": "학교에서 사과를 먹었다",
+        "ko2": "사람이 산에 오른다",
+        "zh": "我喜欢自然语言处理。",
+        "zh2": "今天天气很好。",
+        "th": "ภาษาไทย",
+        "en": "the left wing",
+        "de": "was ist das",
+    }
+    queries = {"ko": "사과는", "zh": "自然语言", "th": "ไทย", "en": "wing", "de": "was"}
+    english = {"en": "the wing of a plane", "tail": "the tail of the plane was in the air"}
+    for texts, best in ((documents, {name: name for name in queries}), (english, {"en": "en"})):
+        own = {name: queries[name] for name in best}
+        results = bm25(Collection(texts, own, {}), 2)
+        assert {query: found[0][0] for query, found in results.items()} == best
+        assert all(found[0][1] > found[1][1] for found in results.values())
+    assert bm25(Collection(english, {"1": "was the"}, {}), 1)["1"][0][1] == 0.0
 
 
 @pytest.mark.backend_independent

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +16,7 @@ from absl import logging
 
 from keras_bert import atomic, checks
 from keras_bert.tables import table_from_records, text_table
+from keras_bert.text.characters import UNSPACED
 
 from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
@@ -36,6 +40,14 @@ if TYPE_CHECKING:
 # Maps a query ID to a list of (document ID, score), best first
 Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise")
+# Words of at least two letters or digits. In scripts without spaces, and in Korean because words
+# have particles, runs of characters
+_PAIRED = rf"\uac00-\ud7a3{UNSPACED}"
+_WORDS = re.compile(rf"(?P<characters>[{_PAIRED}]+)|[^\W{_PAIRED}]{{2,}}")
+# The documents are English if more than this fraction of the words are English stop words. In other
+# languages with the Latin alphabet, some stop words are common, such as *in*.
+_ENGLISH_STOP_WORDS = 0.15
+_LANGUAGE_SAMPLE = 1000
 # The qrels of the scored queries
 QRELS_FILE = "held_out.qrels"
 
@@ -176,6 +188,9 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 def bm25(collection: Collection, count: int) -> Scored:
     """Retrieves and scores documents for each query with BM25, in descending order of score.
 
+    Terms are lowercase words. In Chinese, Japanese, Korean and Thai, they are pairs of adjacent
+    characters. If the documents are English, stop words are removed.
+
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
     """
@@ -186,8 +201,16 @@ def bm25(collection: Collection, count: int) -> Scored:
             "BM25 requires bm25s: install the extra `ranking`, or bm25s itself"
         ) from error
 
-    def tokens(texts: Sequence[str]) -> Any:
-        return bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
+    stop_words = _stop_words(collection.documents.values())
+
+    def tokens(texts: Iterable[str]) -> Any:
+        return bm25s.tokenize(
+            [" ".join(_terms(text)) for text in texts],
+            lower=False,
+            token_pattern=r"\S+",
+            stopwords=stop_words,
+            show_progress=False,
+        )
 
     ids = list(collection.documents)
     index = bm25s.BM25()
@@ -199,6 +222,28 @@ def bm25(collection: Collection, count: int) -> Scored:
         query: rank_documents((ids[index], float(score)) for index, score in zip(*row, strict=True))
         for query, *row in zip(collection.queries, indices, scores, strict=True)
     }
+
+
+def _terms(text: str) -> Iterator[str]:
+    """Yields the terms of a text: words, or pairs of characters in some scripts."""
+    for match in _WORDS.finditer(text.lower()):
+        word = match[0]
+        if match["characters"]:
+            # As in Lucene's CJKAnalyzer, a single character is also a term.
+            yield from (word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        else:
+            yield word
+
+
+def _stop_words(documents: Iterable[str]) -> list[str]:
+    """Returns the English stop words if the documents are English, or no words."""
+    from bm25s.stopwords import STOPWORDS_EN
+
+    counts: Counter[str] = Counter()
+    for text in itertools.islice(documents, _LANGUAGE_SAMPLE):
+        counts.update(_terms(text))
+    count = sum(counts[word] for word in STOPWORDS_EN)
+    return list(STOPWORDS_EN) if count > _ENGLISH_STOP_WORDS * counts.total() else []
 
 
 def training_triples(
