@@ -136,7 +136,9 @@ def _job_of_file(config: EvaluateConfig) -> type[Job]:
     """Returns the job that scores a file of predictions, by the type of data."""
     kind = config.kind
     if kind == "auto":
-        kind = data_kind(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
+        path = Path(config.data_file)
+        task = task_of_file(path, config.format, flag="--kind", encoding=config.encoding)
+        kind = data_kind(task.name)
     check_flags_of_kind(config, kind, config.data_file)
     return jobs_by_kind()[kind]
 

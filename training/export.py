@@ -30,9 +30,9 @@ from keras_bert.export.own_files import check_exports
 
 from .engine import example_request, output_directory, program, run_report, saved_models
 from .engine.options import (
-    CommandConfig,
     NonNegativeInt,
     PositiveInt,
+    TextFileOptions,
     check_formats,
     check_one_of,
     check_unset,
@@ -43,7 +43,7 @@ _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportConfig(CommandConfig):
+class ExportConfig(TextFileOptions):
     """The model, and the export to write.
 
     Args:
@@ -219,7 +219,7 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
         )
     check_formats(config, _FORMATS_OF, [format])
     if not config.calibration_file:
-        names = ["text", "text_pair", "calibration_rows"]
+        names = ["text", "text_pair", "encoding", "calibration_rows"]
         check_unset(config, names, "--calibration_file is not given")
     known_format = FORMATS.get(format)
     if config.takes_text and (known_format is None or known_format.text_packages is None):
@@ -281,7 +281,7 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
     """Reads the texts or text pairs for calibrating an int8 export."""
     if not config.calibration_file:
         return None
-    columns = TextColumns(text=config.text, text_pair=config.text_pair)
+    columns = TextColumns(text=config.text, text_pair=config.text_pair, encoding=config.encoding)
     data = read_labeled_text(config.calibration_file, columns, labeled=False)
     return data.inputs[: config.calibration_rows]
 

@@ -18,7 +18,6 @@ Files written to `report_dir`: `index.html`, a self-contained page that works of
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import itertools
 import json
@@ -217,11 +216,9 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
         check_flags_of_kind(config, "tagging", config.data_file)
         check_unset(config, _LABEL_FLAGS, "a masked LM reads no labels")
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]
-    names = [
-        field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)
-    ]
+    names = [*TextColumns.__annotations__, *WordColumns.__annotations__]
     check_unset(config, names, f"each line of {path} is a text")
-    texts = [line.strip() for line in read_lines(path)]
+    texts = [line.strip() for line in read_lines(path, config.encoding)]
     # In WikiText files, lines that start with = are headings.
     return [text for text in texts if text and not text.startswith("= ")]
 

@@ -125,7 +125,7 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
     kind = config.kind
     if kind == "auto":
         path, text = Path(config.data_file), None if config.text == "text" else config.text
-        task = task_of_file(path, config.format, text, flag="--kind")
+        task = task_of_file(path, config.format, text, flag="--kind", encoding=config.encoding)
         kind = data_kind(task.name)
         if not config.text_pair:
             config = dataclasses.replace(config, **task.columns)
@@ -263,13 +263,18 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
         names = None if train is None else train.class_names
         return read_labeled_text(path, config, names, bad=bad)
     if kind == "multiple_choice":
-        return read_choices(Path(path), config.format, config.quoting, bad)
+        return read_choices(
+            Path(path), config.format, config.quoting, bad, encoding=config.encoding
+        )
     if kind == "tagging":
         words = config.read_words(path, skip_invalid=True)
         bad.messages += words.skipped
         return with_span_labels(words, bad=bad)
     questions = read_questions(
-        path, skip_invalid=True, max_document_words=config.max_document_words
+        path,
+        skip_invalid=True,
+        max_document_words=config.max_document_words,
+        encoding=config.encoding,
     )
     bad.messages += questions.skipped
     if not questions.examples:

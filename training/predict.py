@@ -36,8 +36,8 @@ from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_directory, program, saved_models
 from .engine.options import (
-    CommandConfig,
     PositiveInt,
+    TextFileOptions,
     UnusedFlags,
     check_formats,
     check_one_of,
@@ -68,15 +68,16 @@ from .readers.tagged_words import WORDS
 
 Row = dict[str, Any]
 
+_FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", *CHOICE_FORMATS))
 # Flags that only some formats support, and these formats. `auto` is lines of text or JSON Lines.
 _RECORD_FORMATS = ("auto", "tsv", "csv", "jsonl", "arrow", "xlsx")
 _FORMATS_OF = {
     **dict.fromkeys(("text", "text_pair"), _RECORD_FORMATS),
     **FORMATS_OF,
     "quoting": ("tsv", "codah"),
+    "encoding": tuple(name for name in _FORMATS if name not in ("arrow", "xlsx")),
     **dict.fromkeys(("word_column", "separator", "comments"), ("conll",)),
 }
-_FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", *CHOICE_FORMATS))
 
 
 class RowError(ValueError):
@@ -99,7 +100,7 @@ class RowFields:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(CommandConfig):
+class PredictConfig(TextFileOptions):
     """The model, the input and the output.
 
     Args:
@@ -340,7 +341,9 @@ def _file_rows(
     elif format in ("tsv", "csv", "xlsx"):
         yield from _table_rows(config, fields, path, format, bad)
     elif format == "squad":
-        questions = read_questions(path, labeled=False, skip_invalid=bad.collect)
+        questions = read_questions(
+            path, labeled=False, skip_invalid=bad.collect, encoding=config.encoding
+        )
         bad.messages += questions.skipped
         for number, example in enumerate(questions.examples, start=1):
             texts = {"question": example.question, "context": example.context}
@@ -355,11 +358,12 @@ def _file_rows(
             comments=config.comments,
             labeled=False,
             skip_invalid=bad.collect,
+            encoding=config.encoding,
         )
         for number, words in enumerate(text.words, start=1):
             yield f"row {number}", {"text": words}
     else:
-        data = read_choices(path, format, config.quoting, bad, labeled=False)
+        data = read_choices(path, format, config.quoting, bad, False, config.encoding)
         ids = data.ids or [None] * len(data)
         for number, (id, text, choices) in enumerate(zip(ids, *data.inputs, strict=True), start=1):
             row = {"text": text, "choices": choices}
@@ -380,10 +384,10 @@ def _format(config: PredictConfig, fields: RowFields) -> str:
         return "conll"
     format = FORMATS.get(suffix, "auto")
     if format == "auto" and config.input != "-" and not path.is_file():  # a directory
-        format = infer_format(path)
+        format = infer_format(path, config.encoding)
     if "choices" in fields.names:
         return {read: name for name, read in CHOICE_FORMATS.items()}.get(format, format)
-    if suffix == ".json" and "context" in fields.names and not is_array(path):
+    if suffix == ".json" and "context" in fields.names and not is_array(path, config.encoding):
         return "squad"
     return format
 
@@ -405,6 +409,7 @@ def _table_rows(
         quoting=config.quoting,
         optional=optional,
         bad=bad,
+        encoding=config.encoding,
     )
     yield from without_header(path, rows, has_header)
 
@@ -417,7 +422,11 @@ def _line_rows(
     is_piped = config.input == "-"
     if is_piped and sys.stdin.isatty():
         logging.info("reading one text per line from the terminal. Press Ctrl-D to end the input")
-    lines = decoded_lines(sys.stdin.buffer, name) if is_piped else read_lines(name)
+    encoding = config.encoding
+    if is_piped:
+        lines = decoded_lines(sys.stdin.buffer, name, encoding)
+    else:
+        lines = read_lines(name, encoding)
     first = next(lines, "")
     lines = itertools.chain([first], lines)
     if format == "lines" or (format == "auto" and not first.lstrip().startswith("{")):

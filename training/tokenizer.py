@@ -21,7 +21,13 @@ from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, SETTINGS_FILE
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 from .engine import output_directory, program
-from .engine.options import CommandConfig, PositiveInt, UnusedFlags, check_one_of, check_unset
+from .engine.options import (
+    PositiveInt,
+    TextFileOptions,
+    UnusedFlags,
+    check_one_of,
+    check_unset,
+)
 from .pretraining.config import named_architecture
 from .pretraining.record_config import find_inputs
 
@@ -29,12 +35,12 @@ KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenizerConfig(CommandConfig):
+class TokenizerConfig(TextFileOptions):
     """The corpus, and the type and size of the vocabulary.
 
     Args:
-        input_files: Text files, directories of text files, or glob patterns. The text is UTF-8 and
-            read line by line.
+        input_files: Text files, directories of text files, or glob patterns. They are read line by
+            line, and may be compressed.
         output_dir: Directory for the files. It is created if it does not exist.
         kind: Type of tokenizer, one of wordpiece (BERT, DistilBERT, ELECTRA), byte_pair (RoBERTa)
             and sentence_piece (ALBERT, and XLM-RoBERTa with --model=xlm_roberta_base).
@@ -102,6 +108,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         config.lowercase,
         config.max_sentences,
         options=family_options(architecture) if architecture else None,
+        encoding=config.encoding,
     )
     with replaced_files(directory, owned=ALL_FILES, last=SETTINGS_FILE) as temporary:
         write_tokenizer(temporary, tokenizer.get_config(), NO_LIMIT)

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from keras_bert.atomic import atomic_path
 from keras_bert.checks import check_choice
-from keras_bert.data.text_files import read_lines
+from keras_bert.data.text_files import UTF_8, read_lines
 
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r"
@@ -85,6 +85,7 @@ def read_conll(
     comments: bool | None = None,
     labeled: bool = True,
     skip_invalid: bool = False,
+    encoding: str = UTF_8,
 ) -> TaggedText:
     """Reads a CoNLL file, with one word per line and its labels in columns.
 
@@ -94,8 +95,7 @@ def read_conll(
     as CoNLL-U or CoNLL-X.
 
     Args:
-        path: Path to the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
-            decompressed.
+        path: Path to the file. Gzip files are decompressed.
         word_column: Index of the column with the words. Negative indices count from the end.
             Defaults to the first column, or to the second if the first only counts the words of
             each sentence, as in CoNLL-U.
@@ -111,6 +111,8 @@ def read_conll(
         labeled: Whether to read labels as well as words. Defaults to `True`.
         skip_invalid: Whether to skip sentences with an invalid line and list them in the result,
             instead of raising an error. Defaults to `False`.
+        encoding: The encoding of a file without a byte order mark, such as `"cp949"`. Defaults to
+            `"utf-8"`.
 
     Returns:
         A `TaggedText` with the sentences in file order.
@@ -141,9 +143,9 @@ def read_conll(
     """
     check_choice(("auto", "tab", "space"), separator=separator)
     path = Path(path)
-    is_conll_u = _is_conll_u(path)
+    is_conll_u = _is_conll_u(path, encoding)
     comments = is_conll_u if comments is None else comments
-    sentences, starts = _sentences(path, separator, comments)
+    sentences, starts = _sentences(path, separator, comments, encoding)
     if not sentences:
         raise ValueError(f"{path} contains no words.")
     if len(sentences) > 1 and all(rows[0].columns[0].startswith("#") for rows in sentences):
@@ -234,9 +236,9 @@ def write_conll(
             file.write("\n")
 
 
-def _is_conll_u(path: Path) -> bool:
+def _is_conll_u(path: Path, encoding: str) -> bool:
     """Returns whether the first line with a word has CoNLL-U's columns."""
-    for line in read_lines(path):
+    for line in read_lines(path, encoding):
         if line.strip() and not line.startswith("#"):
             columns = line.split("\t")
             return len(columns) == _CONLL_U_COLUMNS and bool(_FIRST_ID.fullmatch(columns[0]))
@@ -251,13 +253,13 @@ class _Row(NamedTuple):
 
 
 def _sentences(
-    path: Path, separator: Separator, comments: bool
+    path: Path, separator: Separator, comments: bool, encoding: str
 ) -> tuple[list[list[_Row]], list[int]]:
     """Returns the rows of each sentence, and the index of each document's first sentence."""
     sentences: list[list[_Row]] = []
     starts: list[int] = []
     rows: list[_Row] = []
-    for number, line in enumerate(itertools.chain(read_lines(path), [""]), start=1):
+    for number, line in enumerate(itertools.chain(read_lines(path, encoding), [""]), start=1):
         line = line.removesuffix("\n").removesuffix("\r")
         columns = _columns(line, separator) if line.strip(_BLANK) else []
         if columns and comments and not rows and line.startswith("#"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_bert.checks import shorten_repr
-from keras_bert.data.text_files import read_lines
+from keras_bert.data.text_files import UTF_8, read_lines
 
 
 class SquadError(ValueError):
@@ -69,7 +69,11 @@ class SquadFile:
 
 
 def read_squad(
-    path: str | os.PathLike[str], *, labeled: bool = True, skip_invalid: bool = False
+    path: str | os.PathLike[str],
+    *,
+    labeled: bool = True,
+    skip_invalid: bool = False,
+    encoding: str = UTF_8,
 ) -> SquadFile:
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
@@ -77,12 +81,13 @@ def read_squad(
     without an `id` gets its index in the file.
 
     Args:
-        path: Path to the file, in UTF-8, or in UTF-16 with a byte order mark. Gzip files are
-            decompressed.
+        path: Path to the file. Gzip files are decompressed.
         labeled: Whether every question must have answers or be marked as unanswerable. Otherwise,
             invalid answers count as unknown. Defaults to `True`.
         skip_invalid: Whether to skip invalid entries and list them in the result, instead of
             raising an error. A question without a valid answer is skipped. Defaults to `False`.
+        encoding: The encoding of a file without a byte order mark, such as `"cp949"`. Defaults to
+            `"utf-8"`.
 
     Returns:
         A `SquadFile`.
@@ -93,7 +98,8 @@ def read_squad(
             `skip_invalid`.
         FileNotFoundError: If the file does not exist.
     """
-    return parse_squad(load_json(path), path, labeled=labeled, skip_invalid=skip_invalid)
+    content = load_json(path, encoding)
+    return parse_squad(content, path, labeled=labeled, skip_invalid=skip_invalid)
 
 
 def parse_squad(
@@ -130,11 +136,11 @@ def read_squad_rows(
     return reader.file(reader.row_examples(rows))
 
 
-def load_json(path: str | os.PathLike[str]) -> Any:
+def load_json(path: str | os.PathLike[str], encoding: str = UTF_8) -> Any:
     """Reads a JSON file, compressed or not. Raises a `SquadError` for invalid JSON."""
     path = os.fspath(path)
     try:
-        text = "".join(read_lines(path))
+        text = "".join(read_lines(path, encoding))
     except ValueError as error:
         raise SquadError(str(error)) from error
     try:

@@ -42,6 +42,7 @@ VALUES = {
     "header": "yes",
     "quoting": "none",
     "separator": "tab",
+    "encoding": "cp949",
     "document_ends": "files",
     "decay": "linear",
     "embedding_sharing": "disentangled",

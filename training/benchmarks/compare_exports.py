@@ -301,11 +301,12 @@ class _Questions:
         from keras_bert.data.batch_options import BatchOptions
         from keras_bert.data.questions import question_rows
 
-        file = read_questions(config.data_file)
+        file = read_questions(config.data_file, encoding=config.encoding)
         self.inputs = [file.examples[row] for row in _spread(len(file.examples), config.data_rows)]
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
-            examples = read_questions(config.calibration_file, labeled=False).examples
+            path, encoding = config.calibration_file, config.encoding
+            examples = read_questions(path, labeled=False, encoding=encoding).examples
             indices = _spread(len(examples), config.calibration_rows)
             self.calibration = [(examples[row].question, examples[row].context) for row in indices]
         self._task = task

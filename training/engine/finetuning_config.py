@@ -31,6 +31,7 @@ from .options import (
     PositiveInt,
     ProperFraction,
     Seed,
+    TextFileOptions,
     UnusedFlags,
 )
 
@@ -137,7 +138,7 @@ class FineTuningConfig(CommandConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class LabeledFilesConfig(FineTuningConfig):
+class LabeledFilesConfig(FineTuningConfig, TextFileOptions):
     """Options for tasks that train on labeled files with one or more seeds and export the best.
 
     Args:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from keras_bert import checks
 from keras_bert.checks import NumberRange
+from keras_bert.data.text_files import UTF_8, check_encoding
 
 # Types of numeric fields, with the range of accepted numbers
 PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]
@@ -183,6 +184,22 @@ def check_formats(
     """
     names = [name for name, its in formats_of.items() if set(its).isdisjoint(formats)]
     check_unset(config, names, f"the format is {' and '.join(sorted(set(formats)))}")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFileOptions(CommandConfig):
+    """Base class of configs whose commands read text files.
+
+    Args:
+        encoding: Encoding of the input's text files, such as cp949 (Korean), cp932 (Japanese),
+            gb18030 or cp950 (Chinese). A byte order mark takes precedence. Output files are UTF-8.
+    """
+
+    encoding: str = UTF_8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_encoding(self.encoding, "--encoding")
 
 
 @dataclasses.dataclass(frozen=True)

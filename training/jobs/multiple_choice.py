@@ -96,10 +96,15 @@ def read_data(config: ChoiceConfig) -> JobData:
 
 def _read(config: ChoiceConfig, name: str, labeled: bool) -> ChoiceRows:
     path = Path(config.path(name, "a file of texts with choices"))
-    data = read_choices(path, config.format, config.quoting)
+    data = read_choices(path, config.format, config.quoting, encoding=config.encoding)
     if labeled and data.labels is None:
         raise ValueError(f"{path} must have labels, the indices of the correct choices")
     return data
+
+
+def _read_data_file(config: EvaluateConfig | InsightConfig) -> ChoiceRows:
+    path = Path(config.data_file)
+    return read_choices(path, config.format, config.quoting, encoding=config.encoding)
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
@@ -108,7 +113,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..readers import answer_files
     from ..scores import classifier_scores
 
-    data = read_choices(Path(config.data_file), config.format, config.quoting)
+    data = _read_data_file(config)
     labels = required_labels(data.labels, data.path)
     if model:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=SCORED_ROWS)]
@@ -135,7 +140,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
 def texts_with_choices(config: InsightConfig, model: MultipleChoice) -> InsightRows:
     """Reads texts with choices, see `Job.read_insight_inputs`."""
-    choices = read_choices(Path(config.data_file), config.format, config.quoting)
+    choices = _read_data_file(config)
     inputs = list(zip(*choices.inputs, strict=True))
     texts = [(text, options[0]) for text, options in inputs]
     right = [] if choices.labels is None else choices.labels.tolist()

@@ -211,6 +211,7 @@ def _read(config: SquadConfig, name: str, labeled: bool = True) -> QuestionFile:
         labeled=labeled,
         skip_invalid=config.skip_invalid,
         max_document_words=config.max_document_words,
+        encoding=config.encoding,
     )
 
 
@@ -222,10 +223,12 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
     def read() -> tuple[QuestionExample, ...]:
         return read_questions(
-            config.data_file, max_document_words=config.max_document_words
+            config.data_file,
+            max_document_words=config.max_document_words,
+            encoding=config.encoding,
         ).examples
 
-    golds = question_scores.read_gold(config.data_file)
+    golds = question_scores.read_gold(config.data_file, config.encoding)
     golds.log_rule()
     reads_documents = config.model or config.plots_dir or config.report_dir
     if golds.data_set != "triviaqa" or not reads_documents:
@@ -305,7 +308,8 @@ def _answered_question(example: QuestionExample, prediction: Mapping[str, Any]) 
 
 def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
     """Reads questions and their first answers, see `Job.read_insight_inputs`."""
-    examples = read_questions(config.data_file, labeled=False).examples
+    file = read_questions(config.data_file, labeled=False, encoding=config.encoding)
+    examples = file.examples
     pairs = [(example.question, example.context) for example in examples]
     answers = [example.answers for example in examples]
     labels = [golds[0].text if golds else "no answer" for golds in answers if golds is not None]

@@ -17,12 +17,11 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 
 
 # Flags that only apply to some types of data
-_TEXT = tuple(field.name for field in dataclasses.fields(TextColumns))
 _FLAGS_OF_KINDS = {
-    "text": (*_TEXT, "class_names"),
+    "text": (*TextColumns.__annotations__, "class_names"),
     "multiple_choice": ("format", "quoting"),
     "squad": ("null_odds", "null_threshold", "max_document_words"),
-    "tagging": tuple(field.name for field in dataclasses.fields(WordColumns)),
+    "tagging": tuple(WordColumns.__annotations__),
 }
 
 

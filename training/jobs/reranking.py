@@ -21,7 +21,14 @@ from keras_bert.text.characters import UNSPACED
 from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
-from ..engine.options import Fraction, PositiveInt, UnusedFlags, check_one_of, check_unset
+from ..engine.options import (
+    Fraction,
+    PositiveInt,
+    TextFileOptions,
+    UnusedFlags,
+    check_one_of,
+    check_unset,
+)
 from ..engine.output_directory import NotFiniteError, hash_directory
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
@@ -53,7 +60,7 @@ QRELS_FILE = "held_out.qrels"
 
 
 @dataclasses.dataclass(frozen=True)
-class RerankConfig(FineTuningConfig):
+class RerankConfig(FineTuningConfig, TextFileOptions):
     """Re-ranking of BM25 results with an encoder that reads query and document together.
 
     Args:
@@ -117,7 +124,7 @@ def run_program(config: RerankConfig) -> None:
     with program.joined_hosts(config.hosts, config.compute):
         program.check_preset(config.preset)
         collection = read_collection(
-            Path(config.data_dir), config.documents, config.queries, config.qrels
+            Path(config.data_dir), config.documents, config.queries, config.qrels, config.encoding
         )
         if collection.splits:
             check_unset(config, ["holdout_every"], "the qrels have splits")

@@ -14,6 +14,7 @@ from typing import Any
 from absl import flags
 
 from keras_bert.checks import did_you_mean
+from keras_bert.data.text_files import UTF_8
 
 from ..engine import config_flags, program
 from ..engine.finetuning_config import FineTuningConfig
@@ -241,4 +242,9 @@ def _infer_task(values: Mapping[str, Any]) -> FileTask:
         return FileTask("multi_label", "--multi_label is given")
     if values.get("text_pair"):
         return FileTask("pairs", "--text_pair is given")
-    return task_of_file(path, values.get("format", "auto"), values.get("text"))
+    return task_of_file(
+        path,
+        values.get("format", "auto"),
+        values.get("text"),
+        encoding=values.get("encoding", UTF_8),
+    )

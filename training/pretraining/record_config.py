@@ -21,6 +21,7 @@ from ..engine.options import (
     NonNegativeInt,
     PositiveInt,
     Seed,
+    TextFileOptions,
     UnusedFlags,
     check_one_of,
     num_cores,
@@ -31,7 +32,7 @@ PAIR_LABEL_FORMATS = ("next_sentence", "sentence_order")
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusOptions(CommandConfig):
+class CorpusOptions(TextFileOptions):
     """How raw text files are read and tokenized.
 
     Args:

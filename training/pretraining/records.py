@@ -40,6 +40,7 @@ _FORMATS_OF = {
     "document_ends": ("sentences", "paragraphs"),
     "field": ("jsonl", "parquet"),
     "language": ("paragraphs", "jsonl", "parquet"),
+    "encoding": ("sentences", "paragraphs", "jsonl"),
 }
 # Descriptions of the document separators, by `document_ends`
 _DOCUMENT_ENDS = {

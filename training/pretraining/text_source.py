@@ -205,6 +205,7 @@ class TextSource:
             self.text.vocabulary_size,
             corpus.lowercase,
             options=family_options(architecture),
+            encoding=corpus.encoding,
         ).get_config()
 
     def _inputs(self, files: tuple[str, ...]) -> list[InputFile]:

@@ -106,6 +106,7 @@ def corpus_of_file(
         document_ends=options.document_ends,
         field=options.field,
         language=options.language,
+        encoding=options.encoding,
         file=file,
     )
 

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from absl import logging
 from keras_bert import text
 from keras_bert.atomic import atomic_path, make_directory
 from keras_bert.config import BertConfig
+from keras_bert.data.text_files import UTF_8, is_plain, read_lines
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
@@ -63,6 +67,7 @@ def make_tokenizer(
     lowercase: bool | None = None,
     max_sentences: int = 5_000_000,
     options: Mapping[str, Any] | None = None,
+    encoding: str = UTF_8,
 ) -> text.WordPieceTokenizer | text.BytePairTokenizer | text.SentencePieceTokenizer:
     """Trains a tokenizer's vocabulary on text files.
 
@@ -75,10 +80,45 @@ def make_tokenizer(
         max_sentences: Maximum number of lines that `sentence_piece` samples.
         options: Other arguments of the tokenizer's class, from `compatible_families`; see
             `family_options`.
+        encoding: The encoding of files without a byte order mark.
 
     Raises:
-        ValueError: If the files contain too little text, or if `lowercase` has no effect.
+        ValueError: If the files contain too little text or are in a different encoding, or if
+            `lowercase` has no effect.
     """
+    with _utf_8_files(paths, encoding) as files:
+        return _make_tokenizer(kind, files, vocabulary_size, lowercase, max_sentences, options)
+
+
+@contextlib.contextmanager
+def _utf_8_files(paths: Sequence[Path], encoding: str) -> Iterator[list[Path]]:
+    """Yields the paths of files in UTF-8, after checking all lines.
+
+    Files in a different encoding, with a byte order mark and compressed files are copied to a
+    temporary directory.
+    """
+    files = []
+    with tempfile.TemporaryDirectory() as directory:
+        for path in paths:
+            lines = read_lines(path, encoding)
+            if encoding == UTF_8 and is_plain(path):
+                collections.deque(lines, maxlen=0)
+            else:
+                path = Path(directory, str(len(files)))
+                with open(path, "w", encoding=UTF_8, newline="") as file:
+                    file.writelines(lines)
+            files.append(path)
+        yield files
+
+
+def _make_tokenizer(
+    kind: str,
+    paths: Sequence[Path],
+    vocabulary_size: int,
+    lowercase: bool | None,
+    max_sentences: int,
+    options: Mapping[str, Any] | None,
+) -> text.WordPieceTokenizer | text.BytePairTokenizer | text.SentencePieceTokenizer:
     options = options or {}
     its_own = options.get("lowercase", False if kind == text.BytePairTokenizer.kind else lowercase)
     if lowercase not in (None, its_own):

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.data.text_files import UTF_8
+
 from ..engine.options import check_formats
 from .data_files import FORMATS_OF, infer_format, read_cells, read_records
 from .row_values import BadRows, as_id, excerpt, row_error, row_ids
@@ -110,7 +112,9 @@ def choice_field_names(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 def check_choice_files(config: Any, *paths: str) -> None:
     """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""
-    formats = (FORMATS.get(config.format) or infer_format(Path(path)) for path in paths)
+    formats = (
+        FORMATS.get(config.format) or infer_format(Path(path), config.encoding) for path in paths
+    )
     check_formats(config, FORMATS_OF, list(formats))
 
 
@@ -120,6 +124,7 @@ def read_choices(
     quoting: Quoting = "auto",
     bad: BadRows | None = None,
     labeled: bool = True,
+    encoding: str = UTF_8,
 ) -> ChoiceRows:
     """Reads one file.
 
@@ -133,6 +138,7 @@ def read_choices(
         quoting: How to read quotes in TSV, see `read_labeled_text`.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
         labeled: Whether to read the correct choices, if the rows have them.
+        encoding: The encoding of text files without a byte order mark.
 
     Raises:
         ValueError: If the file is invalid. The message contains the file, the line and the field.
@@ -141,12 +147,12 @@ def read_choices(
         raise ValueError(
             f"--format must be one of auto, {', '.join(FORMATS)}. Received: {format!r}"
         )
-    format = infer_format(path) if format == "auto" else FORMATS[format]
+    format = infer_format(path, encoding) if format == "auto" else FORMATS[format]
     bad = bad or BadRows()
     if format == "tsv":
-        records = _codah_records(path, quoting, bad)
+        records = _codah_records(path, quoting, bad, encoding)
     else:
-        records = read_records(path, format, bad, _COLUMNS)
+        records = read_records(path, format, bad, _COLUMNS, encoding)
     rows = []
     for place, record in records:
         try:
@@ -176,7 +182,7 @@ def read_choices(
 
 
 def _codah_records(
-    path: Path, quoting: Quoting, bad: BadRows
+    path: Path, quoting: Quoting, bad: BadRows, encoding: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     def check(row: tuple[str, list[str]]) -> None:
         place, cells = row
@@ -185,7 +191,7 @@ def _codah_records(
             message = f"the columns must be {columns}. Received: {len(cells)} columns"
             raise row_error(path, place, message)
 
-    cells = read_cells(path, "tsv", quoting, bad=bad)
+    cells = read_cells(path, "tsv", quoting, bad=bad, encoding=encoding)
     for place, (_, text, *choices, label) in bad.filter(cells, check):
         yield place, {"text": text, "choices": choices, "label": label.strip()}
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from keras_bert import checks
-from keras_bert.data.text_files import plain_name, read_lines
+from keras_bert.data.text_files import UTF_8, plain_name, read_lines
 
 from . import arrow_files
 from .json_objects import read_objects
@@ -47,7 +47,7 @@ TWO_FILES = (
 # Formats with rows of cells, where the first row may be a header. Other formats have fields.
 _TABLES = ("tsv", "csv", "xlsx")
 # Flags that only some formats support, and these formats
-FORMATS_OF = {"header": _TABLES, "quoting": ("tsv",)}
+FORMATS_OF = {"header": _TABLES, "quoting": ("tsv",), "encoding": ("tsv", "csv", "jsonl")}
 # Suffixes of files with one word per line. They are not tables of texts.
 TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
 # Common names of label columns and text columns
@@ -79,14 +79,14 @@ def exists(path: Path) -> bool:
     return path.is_file() or arrow_files.is_dataset(path)
 
 
-def infer_format(path: Path) -> str:
+def infer_format(path: Path, encoding: str = UTF_8) -> str:
     """Infers the format from the suffix, and ignores compression suffixes such as .gz.
 
     Raises:
         ValueError: If the suffix is unknown.
     """
     suffix = data_suffix(path)
-    if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # For example, SICK.
+    if suffix == ".txt" and "\t" in next(read_lines(path, encoding), ""):  # For example, SICK.
         return "tsv"
     if suffix not in FORMATS and arrow_files.is_dataset(path):
         return "arrow"
@@ -109,9 +109,10 @@ def data_suffix(path: Path) -> str:
     return Path(plain_name(path.name)).suffix.lower()
 
 
-def is_array(path: Path) -> bool:
+def is_array(path: Path, encoding: str = UTF_8) -> bool:
     """Returns whether a JSON file contains an array, rather than one or more objects."""
-    return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
+    lines = read_lines(path, encoding)
+    return next((line for line in lines if line.strip()), "").lstrip().startswith("[")
 
 
 def read_columns(
@@ -123,6 +124,7 @@ def read_columns(
     optional: Mapping[str, str] | None = None,
     blank_end: bool = True,
     bad: BadRows | None = None,
+    encoding: str = UTF_8,
 ) -> tuple[list[Row], Header]:
     """Reads the requested columns of every row.
 
@@ -136,6 +138,7 @@ def read_columns(
         optional: Maps further roles to the names of optional columns.
         blank_end: Whether to keep blank rows at the end of tables.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
+        encoding: The encoding of text files without a byte order mark.
 
     Returns:
         The rows, and whether the file has a header. `"auto"` means that the columns do not
@@ -152,8 +155,8 @@ def read_columns(
                 f"--format must be {', '.join(dict.fromkeys(FORMATS.values()))}. Received: "
                 f"{format!r}"
             )
-        return list(_rows_of_records(path, format, columns, optional, bad)), "yes"
-    table = list(read_cells(path, format, quoting, columns.values(), bad))
+        return list(_rows_of_records(path, format, columns, optional, bad, encoding)), "yes"
+    table = list(read_cells(path, format, quoting, columns.values(), bad, encoding))
     while table and not blank_end and _is_blank(table[-1][1]):
         del table[-1]
     if not table:
@@ -188,6 +191,7 @@ def read_records(
     format: str | None = None,
     bad: BadRows | None = None,
     single: Collection[str] | None = None,
+    encoding: str = UTF_8,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the fields of each row. In a table, the header contains the names.
 
@@ -197,18 +201,19 @@ def read_records(
         bad: Collects invalid rows. By default, the first invalid row raises an error.
         single: The table columns that must not occur twice. By default, all columns. Other
             duplicate columns are dropped.
+        encoding: The encoding of text files without a byte order mark.
 
     Raises:
         ValueError: If the file is invalid, if a column of `single` occurs twice, or if a row does
             not have the same number of columns as the header.
     """
-    format, bad = format or infer_format(path), bad or BadRows()
+    format, bad = format or infer_format(path, encoding), bad or BadRows()
     if format == "jsonl":
-        yield from read_objects(read_lines(path), path, bad)
+        yield from read_objects(read_lines(path, encoding), path, bad)
     elif format == "arrow":
         yield from arrow_files.read_rows(path, bad)
     else:
-        table = read_cells(path, format, bad=bad)
+        table = read_cells(path, format, bad=bad, encoding=encoding)
         header, first = next((row for row in table if not _is_blank(row[1])), ("line 1", []))
         names = [cell.strip() for cell in first]
         for name in names if single is None else single:
@@ -240,6 +245,7 @@ def read_cells(
     quoting: Quoting = "auto",
     columns: Collection[str] = (),
     bad: BadRows | None = None,
+    encoding: str = UTF_8,
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields the place where each table row starts, and its cells.
 
@@ -249,6 +255,7 @@ def read_cells(
         quoting: How to read quotes in TSV. `"auto"` infers it from the file.
         columns: The columns to read, by name or index. By default, more than one.
         bad: Collects invalid rows. By default, the first invalid row raises an error.
+        encoding: The encoding of text files without a byte order mark.
 
     Raises:
         ValueError: If the file is invalid.
@@ -256,7 +263,7 @@ def read_cells(
     if format == "xlsx":
         unit, rows = "row", _excel_rows(path)
     else:
-        unit, rows = "line", read_separated(path, format, quoting, columns, bad)
+        unit, rows = "line", read_separated(path, format, quoting, columns, bad, encoding)
     for number, cells in rows:
         yield f"{unit} {number}", cells
 
@@ -400,10 +407,11 @@ def _rows_of_records(
     columns: Mapping[str, str],
     optional: Mapping[str, str],
     bad: BadRows,
+    encoding: str,
 ) -> Iterator[Row]:
     """Yields the requested fields of each record."""
     are_texts: dict[str, set[bool]] = {}
-    for place, record in read_records(path, format, bad):
+    for place, record in read_records(path, format, bad, encoding=encoding):
         cells = {
             role: as_id(record[column])
             for role, column in optional.items()

@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 from absl import logging
 
-from ..engine.options import CommandConfig, UnusedFlags, check_formats, check_one_of
+from ..engine.options import TextFileOptions, UnusedFlags, check_formats, check_one_of
 from .data_files import FORMATS_OF, LABELS, Header, Row, infer_format, read_columns, without_header
 from .label_warnings import (
     DECIMAL_COMMA,
@@ -140,7 +140,7 @@ class LabeledText:
 
 
 @dataclass(frozen=True)
-class TextColumns(CommandConfig):
+class TextColumns(TextFileOptions):
     """How to read a file of labeled text.
 
     Args:
@@ -189,7 +189,9 @@ class TextColumns(CommandConfig):
     def check_text_files(self, *paths: str) -> None:
         """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""
         is_given = self.format != "auto"
-        formats = (self.format if is_given else infer_format(Path(path)) for path in paths)
+        formats = (
+            self.format if is_given else infer_format(Path(path), self.encoding) for path in paths
+        )
         check_formats(self, FORMATS_OF, list(formats))
 
 
@@ -238,9 +240,8 @@ def read_labeled_text(
     end with CRLF or CR.
 
     Args:
-        path: The file. Text is in UTF-8, or in UTF-16 with a byte order mark, and may be
-            compressed. It can also be a directory of Parquet or Arrow files, see
-            `arrow_files.read_rows`.
+        path: The file. Text files may be compressed. It can also be a directory of Parquet or
+            Arrow files, see `arrow_files.read_rows`.
         columns: How to read the file. With `header="auto"`, the first row is a header if a column
             is given by name. If all columns are given by index, the first row is a header if its
             label occurs in no other row, and is either a common column name (`label`, `score`, …)
@@ -294,13 +295,14 @@ def read_labeled_text(
     has_label = labeled and not multi_label
     rows, has_header = read_columns(
         path,
-        infer_format(path) if columns.format == "auto" else columns.format,
+        infer_format(path, columns.encoding) if columns.format == "auto" else columns.format,
         roles | label_roles if labeled else roles,
         columns.header,
         quoting=columns.quoting,
         optional={"id": "id"},
         blank_end=not labeled,
         bad=bad,
+        encoding=columns.encoding,
     )
     rows = without_header(path, rows, has_header)
     if has_label and not regression and names is None and has_header == "auto":

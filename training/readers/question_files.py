@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.data.squad import QuestionExample, load_json, parse_squad, read_squad_rows
-from keras_bert.data.text_files import read_lines
+from keras_bert.data.text_files import UTF_8, read_lines
 
 from ..engine.options import check_unset
 from . import triviaqa
@@ -38,18 +38,18 @@ class QuestionFile:
     skipped: tuple[str, ...]
 
 
-def has_rows(path: Path) -> bool:
+def has_rows(path: Path, encoding: str = UTF_8) -> bool:
     """Returns whether a file of questions has rows with fields, unlike JSON from SQuAD or TriviaQA.
 
     A JSON file has rows if it is an array, or JSON Lines.
     """
-    return has_records(path) and not (data_suffix(path) == ".json" and is_nested(path))
+    return has_records(path) and not (data_suffix(path) == ".json" and is_nested(path, encoding))
 
 
-def is_nested(path: Path) -> bool:
+def is_nested(path: Path, encoding: str = UTF_8) -> bool:
     """Returns whether a JSON file is a single object of articles or questions, as in SQuAD."""
-    first = next((line for line in read_lines(path) if line.strip()), "")
-    if is_array(path) or not first:
+    first = next((line for line in read_lines(path, encoding) if line.strip()), "")
+    if is_array(path, encoding) or not first:
         return False
     try:
         return '"paragraphs"' in first or not {"data", "Data"}.isdisjoint(json.loads(first))
@@ -69,6 +69,7 @@ def read_questions(
     labeled: bool = True,
     skip_invalid: bool = False,
     max_document_words: int | None = None,
+    encoding: str = UTF_8,
 ) -> QuestionFile:
     """Reads questions on passages. The format is inferred from the file.
 
@@ -82,6 +83,7 @@ def read_questions(
             an error. A question is skipped if all its answers are invalid.
         max_document_words: For TriviaQA, the number of words to read from the start of documents.
             0 reads all. Defaults to `DOCUMENT_WORDS`.
+        encoding: The encoding of text files without a byte order mark.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -92,14 +94,16 @@ def read_questions(
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist. It must be a file of questions")
     bad = BadRows(collect=skip_invalid)
-    if has_rows(path):
-        rows = read_records(path, bad=bad)
+    if has_rows(path, encoding):
+        rows = read_records(path, bad=bad, encoding=encoding)
         file = read_squad_rows(rows, path, labeled=labeled, skip_invalid=skip_invalid)
         return QuestionFile(file.examples, file.has_unanswerable, (*bad.messages, *file.skipped))
-    content = load_json(path)
+    content = load_json(path, encoding)
     if triviaqa.is_triviaqa(content):
         words = DOCUMENT_WORDS if max_document_words is None else max_document_words
-        examples = triviaqa.read_documents(content, path, labeled=labeled, bad=bad, max_words=words)
+        examples = triviaqa.read_documents(
+            content, path, labeled=labeled, bad=bad, max_words=words, encoding=encoding
+        )
         return QuestionFile(examples, False, tuple(bad.messages))
     file = parse_squad(content, path, labeled=labeled, skip_invalid=skip_invalid)
     return QuestionFile(file.examples, file.has_unanswerable, file.skipped)

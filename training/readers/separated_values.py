@@ -17,7 +17,17 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
-from keras_bert.data.text_files import UNREADABLE, byte_lines, read_lines
+from keras_bert.data.text_files import (
+    LINES_SAMPLED,
+    UNREADABLE,
+    UTF_8,
+    WESTERN,
+    byte_lines,
+    is_utf_8,
+    likely_encodings,
+    read_lines,
+    sample_lines,
+)
 
 from .row_values import BadRows, excerpt, row_error
 
@@ -28,8 +38,6 @@ Quoting = Literal["auto", "csv", "none"]
 _LONGEST_CELL = 2**31 - 1
 # A first line that sets the separator, for Excel
 _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?')
-# Longer runs of non-ASCII characters than in the words of Western languages
-_OTHER_WORD = re.compile(rb"[\x80-\xff]{4}")
 
 
 def read_separated(
@@ -38,17 +46,20 @@ def read_separated(
     quoting: Quoting = "auto",
     columns: Collection[str] = (),
     bad: BadRows | None = None,
+    encoding: str = UTF_8,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the first line number and the cells of each row.
 
     Rows of blank cells are rows. Empty lines are skipped, except between rows with a single column.
+    A file that is not UTF-8 is read as Windows-1252 if it is likely in this encoding, as are CSV
+    files saved by Excel, unless a different `encoding` is given.
 
     Raises:
         ValueError: If the file is invalid.
     """
     bad = bad or BadRows()
     csv.field_size_limit(_LONGEST_CELL)
-    encoding = _encoding(path)
+    encoding = _western_or_utf_8(path) if encoding == UTF_8 else encoding
 
     def lines() -> Iterator[str]:
         return read_lines(path, encoding)
@@ -124,28 +135,29 @@ def _first_row(lines: Iterator[str], separator: str) -> list[str]:
         return []
 
 
-def _encoding(path: Path) -> str:
-    """Returns a table's encoding: UTF-8, or Windows-1252 as in CSV files saved by Excel.
-
-    It is Windows-1252 if no non-ASCII line is UTF-8, and all these lines look like text in a
-    Western language, without four consecutive non-ASCII characters.
-    """
-    example = ""
+def _western_or_utf_8(path: Path) -> str:
+    """Returns Windows-1252 if no non-ASCII line is UTF-8 and it is the most likely encoding."""
+    examples: list[tuple[int, bytes]] = []
     with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # The reader raises them.
-        for number, line in enumerate(byte_lines(file, path), start=1):
+        lines, _ = byte_lines(file, path)
+        for number, line in enumerate(lines, start=1):
             if line.isascii():
                 continue
-            if _OTHER_WORD.search(line) or "\ufffd" not in line.decode(errors="replace"):
-                return "utf-8"
-            text = line.decode("cp1252", "replace").strip()
-            example = example or f"in which line {number} is {excerpt(text)}"
-    if example:
-        warnings.warn(
-            f"{path} is not UTF-8, and is read as Windows-1252, {example}. If that is wrong, save "
-            "the file as UTF-8",
-            stacklevel=2,
-        )
-    return "cp1252" if example else "utf-8"
+            if is_utf_8(line):
+                return UTF_8
+            if len(examples) < LINES_SAMPLED:
+                examples.append((number, line))
+    sample = sample_lines(line for _, line in examples)
+    if not examples or next(iter(likely_encodings(sample)), "") != WESTERN:
+        return UTF_8
+    number, line = examples[0]
+    warnings.warn(
+        f"{path} is not UTF-8, and is read as Windows-1252, in which line {number} is "
+        f"{excerpt(line.decode(WESTERN, 'replace').strip())}. If that is wrong, pass the file's "
+        "--encoding",
+        stacklevel=2,
+    )
+    return WESTERN
 
 
 # A cell in double quotes, where inner quotes are doubled, or a cell without double quotes

@@ -28,8 +28,8 @@ from keras_bert.data.tagging_schemes import (
 )
 from keras_bert.data.text_files import read_lines
 
-from ..engine.options import CommandConfig, check_formats, check_one_of
-from .data_files import infer_format, read_records
+from ..engine.options import TextFileOptions, check_formats, check_one_of
+from .data_files import FORMATS_OF, infer_format, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .row_values import BadRows, excerpt, row_error
 
@@ -51,7 +51,7 @@ _LINES_READ = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class WordColumns(CommandConfig):
+class WordColumns(TextFileOptions):
     """How to read a file of words in columns.
 
     Args:
@@ -75,8 +75,9 @@ class WordColumns(CommandConfig):
 
     def check_word_files(self, *paths: str) -> None:
         """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""
-        names = [field.name for field in dataclasses.fields(WordColumns)]
-        check_formats(self, dict.fromkeys(names, ("conll",)), [_format(path) for path in paths])
+        formats_of = dict.fromkeys(WordColumns.__annotations__, ("conll",))
+        formats_of["encoding"] = ("conll", "lines", *FORMATS_OF["encoding"])
+        check_formats(self, formats_of, [_format(path, self.encoding) for path in paths])
 
     def read_words(
         self, path: str, labeled: bool = True, *, skip_invalid: bool = False
@@ -87,13 +88,12 @@ class WordColumns(CommandConfig):
         CSV and Excel files contain a word and its label, in the columns `word_columns`. Other files
         have one word per line, or a sentence, a tab and its labels.
         """
-        format = _format(path)
-        if format in ("jsonl", "arrow"):
-            return _read_lists(Path(path), labeled, BadRows(collect=skip_invalid))
-        if format in ("csv", "xlsx"):
-            return _read_table(Path(path), labeled, BadRows(collect=skip_invalid))
-        if format == "lines":
-            return _read_sentences(Path(path), labeled, BadRows(collect=skip_invalid))
+        format = _format(path, self.encoding)
+        readers = {"jsonl": _read_lists, "arrow": _read_lists}
+        readers |= {"csv": _read_table, "xlsx": _read_table, "lines": _read_sentences}
+        if format in readers:
+            bad = BadRows(collect=skip_invalid)
+            return readers[format](Path(path), labeled, bad, self.encoding)
         return read_conll(
             path,
             word_column=self.word_column,
@@ -102,18 +102,19 @@ class WordColumns(CommandConfig):
             comments=self.comments,
             labeled=labeled,
             skip_invalid=skip_invalid,
+            encoding=self.encoding,
         )
 
 
-def _format(path: str) -> str:
+def _format(path: str, encoding: str) -> str:
     """Returns a file's format, or conll for one word per line, or lines for sentences."""
     try:
-        format = infer_format(Path(path))
+        format = infer_format(Path(path), encoding)
     except ValueError:
         format = "conll"
     if format not in ("conll", "tsv"):
         return format
-    lines = filter(str.strip, read_lines(Path(path)))
+    lines = filter(str.strip, read_lines(Path(path), encoding))
     first = list(map(_sentence, itertools.islice(lines, _LINES_READ)))
     longest = max((len(words) for words, _ in filter(None, first)), default=0)
     return "lines" if None not in first and longest > 1 else "conll"
@@ -127,10 +128,10 @@ def _sentence(line: str) -> tuple[list[str], list[str]] | None:
     return words, labels[0]
 
 
-def _read_sentences(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
+def _read_sentences(path: Path, labeled: bool, bad: BadRows, encoding: str) -> TaggedText:
     """Reads lines with a sentence, a tab and its labels, both separated by spaces."""
     sentences = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         if not line.strip():
             continue
         if sentence := _sentence(line):
@@ -147,10 +148,10 @@ def _read_sentences(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
     )
 
 
-def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
+def _read_lists(path: Path, labeled: bool, bad: BadRows, encoding: str) -> TaggedText:
     words: list[list[str]] = []
     labels: list[list[str]] = []
-    for place, record in read_records(path, bad=bad):
+    for place, record in read_records(path, bad=bad, encoding=encoding):
         if labeled and not words and not any(name in record for name in LABELS):
             raise MissingLabelsError(
                 f"{path}, {place}: the fields must include {' or '.join(LABELS)}. Received: "
@@ -176,7 +177,7 @@ def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
     )
 
 
-def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
+def _read_table(path: Path, labeled: bool, bad: BadRows, encoding: str) -> TaggedText:
     """Reads a table with one word per row. A new value in the sentence column starts a sentence.
 
     In later rows of the same sentence, this column has the same value or is empty.
@@ -184,7 +185,7 @@ def _read_table(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
     words: list[list[str]] = []
     labels: list[list[str]] = []
     current = ""
-    for place, record in read_records(path, bad=bad):
+    for place, record in read_records(path, bad=bad, encoding=encoding):
         sentence, *columns = word_columns(record)
         if labeled and not columns[-1] and columns[0]:
             raise MissingLabelsError(

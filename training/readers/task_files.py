@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from keras_bert.data.text_files import read_lines
+from keras_bert.data.text_files import UTF_8, read_lines
 
 from . import choice_files
 from .data_files import (
@@ -73,7 +73,11 @@ def task_of_kind(kind: str) -> str:
 
 
 def task_of_file(
-    path: Path, format: str = "auto", text: str | None = None, flag: str = "--task"
+    path: Path,
+    format: str = "auto",
+    text: str | None = None,
+    flag: str = "--task",
+    encoding: str = UTF_8,
 ) -> FileTask:
     """Infers a training file's task.
 
@@ -82,6 +86,7 @@ def task_of_file(
         format: The value of `--format`. `auto` infers it from the suffix.
         text: The column of the text, if given. Then the function does not look for a second text.
         flag: The flag that sets the task, for the error message.
+        encoding: The encoding of text files without a byte order mark.
 
     Raises:
         ValueError: If the task cannot be inferred. The message lists what was checked.
@@ -91,15 +96,15 @@ def task_of_file(
         return FileTask("tagging", f"{path} has the suffix {suffix}")
     if format in choice_files.FORMATS.keys() - FORMATS.values():
         return FileTask("multiple_choice", f"--format={format} is given")
-    if suffix == ".json" and is_nested(path):
+    if suffix == ".json" and is_nested(path, encoding):
         return FileTask(
             "question_answering", f"{path} is a single object, as in SQuAD and TriviaQA"
         )
     kind = FORMATS.get(suffix) if format == "auto" else format
-    if kind in (None, "tsv") and path.is_file() and (tag := _tag(path)):
+    if kind in (None, "tsv") and path.is_file() and (tag := _tag(path, encoding)):
         return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
     try:
-        kind = kind or infer_format(path)
+        kind = kind or infer_format(path, encoding)
     except ValueError:
         raise ValueError(
             f"the task of {path} must be clear from its suffix, one of "
@@ -108,10 +113,11 @@ def task_of_file(
             f"{', '.join(dict.fromkeys(FORMATS.values()))}{TWO_FILES if suffix == '.txt' else ''}"
         ) from None
     if kind in ("jsonl", "arrow"):
-        records = read_records(path, kind, BadRows(collect=True))
+        records = read_records(path, kind, BadRows(collect=True), encoding=encoding)
         record = next((record for _, record in records), {})
     else:
-        record = dict.fromkeys(next((cells for _, cells in read_cells(path, kind)), []))
+        rows = read_cells(path, kind, encoding=encoding)
+        record = dict.fromkeys(next((cells for _, cells in rows), []))
     names = set(record)
     has_lists = names.intersection(WORDS) and names.intersection(LABELS)
     if has_lists or (text is None and all(word_columns(record))):
@@ -127,14 +133,14 @@ def task_of_file(
     return FileTask("classification", f"{path} is a table without two texts or choices")
 
 
-def _tag(path: Path) -> str:
+def _tag(path: Path, encoding: str) -> str:
     """Returns a tag if all of the first lines have words and a tag, and `""` otherwise.
 
     Tags that end with the letter, such as PER-B, are only accepted if some words are outside of
     spans, because text classes may look like such tags.
     """
     tag, has_outside = "", False
-    for line in itertools.islice(read_lines(path), _LINES_READ):
+    for line in itertools.islice(read_lines(path, encoding), _LINES_READ):
         cells = line.split()
         if not cells or cells[0].startswith(("#", "-DOCSTART-")):
             continue

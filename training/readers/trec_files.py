@@ -13,7 +13,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert.atomic import atomic_path
-from keras_bert.data.text_files import COMPRESSIONS, read_lines
+from keras_bert.data.text_files import COMPRESSIONS, UTF_8, read_lines
 
 from .data_files import data_suffix, infer_format, read_cells, read_records
 from .row_values import excerpt, row_error
@@ -121,7 +121,7 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
                 file.write(f"{query} 0 {document} {grade}\n")
 
 
-def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+def read_qrels(path: Path, encoding: str = UTF_8) -> dict[str, dict[str, int]]:
     """Reads relevance judgments (qrels): `query iteration document grade` on each line.
 
     Lines with three fields have no iteration, as in Cranfield and BEIR. BEIR's files have a header.
@@ -131,7 +131,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
         ValueError: If a line is invalid. The message contains the file, the line and the field.
     """
     qrels: dict[str, dict[str, int]] = {}
-    for place, (query, document, grade) in _qrels(path):
+    for place, (query, document, grade) in _qrels(path, encoding):
         if not re.fullmatch(r"[+-]?[0-9]+", grade):
             raise row_error(
                 path, place, f"the grade must be an integer. Received: {excerpt(grade)}"
@@ -140,13 +140,13 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     return qrels
 
 
-def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
+def _qrels(path: Path, encoding: str) -> Iterator[tuple[str, tuple[str, str, str]]]:
     if data_suffix(path) in (".jsonl", ".json", ".parquet"):
-        for place, record in read_records(path):
+        for place, record in read_records(path, encoding=encoding):
             query, document, grade = (_field(path, place, record, names) for names in _QREL)
             yield place, (query, document, grade)
         return
-    rows = list(_fields(path))
+    rows = list(_fields(path, encoding))
     for place, fields in rows:
         if len(fields) not in (3, 4):
             raise row_error(
@@ -162,7 +162,11 @@ def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
 
 
 def read_collection(
-    directory: Path, documents: str = "", queries: str = "", qrels: str = ""
+    directory: Path,
+    documents: str = "",
+    queries: str = "",
+    qrels: str = "",
+    encoding: str = UTF_8,
 ) -> Collection:
     """Reads a collection from tables, JSON Lines or Parquet, or in Cranfield's format.
 
@@ -180,6 +184,7 @@ def read_collection(
         directory: The directory with the files.
         documents, queries, qrels: The names of the files. If a name is empty, common names are
             tried. If all are empty, Cranfield's files are tried first.
+        encoding: The encoding of text files without a byte order mark.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -187,19 +192,19 @@ def read_collection(
     """
     roles = {"documents": documents, "queries": queries, "qrels": qrels}
     if not any(roles.values()) and (directory / "cran.all.1400").is_file():
-        return read_cranfield(directory)
+        return read_cranfield(directory, encoding)
     paths = {role: _find(directory, role, name) for role, name in roles.items()}
     (texts_path,) = paths["documents"].values()
-    texts = _texts(texts_path)
+    texts = _texts(texts_path, encoding)
     graded: dict[str, dict[str, int]] = {}
     splits: dict[str, str] = {}
     for split, path in paths["qrels"].items():
-        split_judgments = read_qrels(path)
+        split_judgments = read_qrels(path, encoding)
         graded |= split_judgments
         splits |= dict.fromkeys(split_judgments, split)
     all_queries: dict[str, str] = {}
     for path in paths["queries"].values():
-        all_queries |= _texts(path)
+        all_queries |= _texts(path, encoding)
     judged_queries = {id: text for id, text in all_queries.items() if id in graded}
     judgments = {
         query: {document: grade for document, grade in graded[query].items() if document in texts}
@@ -286,10 +291,10 @@ def _split_files(directory: Path, role: str) -> dict[str, Path]:
     return {split: paths[split][1] for split in _SPLITS if split in paths}
 
 
-def _texts(path: Path) -> dict[str, str]:
+def _texts(path: Path, encoding: str) -> dict[str, str]:
     """Reads the texts of documents or queries by ID."""
     texts: dict[str, str] = {}
-    for place, id, text in _texts_with_ids(path):
+    for place, id, text in _texts_with_ids(path, encoding):
         if id in texts:
             raise row_error(path, place, f"each id must be unique. Received: {excerpt(id)} again")
         texts[id] = " ".join(text.split())
@@ -298,15 +303,15 @@ def _texts(path: Path) -> dict[str, str]:
     return texts
 
 
-def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
-    format = infer_format(path)
+def _texts_with_ids(path: Path, encoding: str) -> Iterator[tuple[str, str, str]]:
+    format = infer_format(path, encoding)
     if format in ("jsonl", "arrow"):
-        for place, record in read_records(path, format):
+        for place, record in read_records(path, format, encoding=encoding):
             title, text = record.get("title") or "", _field(path, place, record, ("text",))
             yield place, _field(path, place, record, _IDS), f"{title} {text}"
         return
     columns = [0, 1]
-    for number, (place, cells) in enumerate(read_cells(path, format)):
+    for number, (place, cells) in enumerate(read_cells(path, format, encoding=encoding)):
         names = [cell.strip().casefold() for cell in cells]
         if not number and names[0] in _IDS:
             columns = [0, *(names.index(name) for name in _TEXTS if name in names)]
@@ -341,7 +346,7 @@ def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[st
     )
 
 
-def read_cranfield(directory: Path) -> Collection:
+def read_cranfield(directory: Path, encoding: str = UTF_8) -> Collection:
     """Reads the Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
     The qrels number the queries from 1 to 225 in the order of `cran.qry`. The IDs in `cran.qry` are
@@ -354,23 +359,25 @@ def read_cranfield(directory: Path) -> Collection:
     """
     documents = {
         str(number): " ".join(text.split())
-        for number, text in _records(directory / "cran.all.1400", ("T", "W"))
+        for number, text in _records(directory / "cran.all.1400", ("T", "W"), encoding)
     }
     queries = {
         str(number): " ".join(text.split())
-        for number, (_, text) in enumerate(_records(directory / "cran.qry", ("W",)), start=1)
+        for number, (_, text) in enumerate(
+            _records(directory / "cran.qry", ("W",), encoding), start=1
+        )
     }
     qrels = {
         query: {document: int(grade > 0) for document, grade in grades.items()}
-        for query, grades in read_qrels(directory / "cranqrel").items()
+        for query, grades in read_qrels(directory / "cranqrel", encoding).items()
     }
     return Collection(documents, queries, qrels)
 
 
-def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _records(path: Path, parts: Sequence[str], encoding: str) -> Iterator[tuple[int, str]]:
     """Yields the number of each `.I` record, and its requested parts as one text."""
     number, part, texts = 0, "", dict.fromkeys(parts, "")
-    for line, text in enumerate(read_lines(path), start=1):
+    for line, text in enumerate(read_lines(path, encoding), start=1):
         text = text.rstrip("\r\n")
         if text.startswith(".I"):
             if number:
@@ -395,7 +402,7 @@ def _joined(texts: Mapping[str, str]) -> str:
     return title + "".join(text.removeprefix(title) for text in rest)
 
 
-def _fields(path: Path) -> Iterator[tuple[str, list[str]]]:
-    for number, line in enumerate(read_lines(path), start=1):
+def _fields(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
+    for number, line in enumerate(read_lines(path, encoding), start=1):
         if line.strip():
             yield f"line {number}", line.split()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_bert.data.squad import QuestionExample, SpanAnswer, json_field
+from keras_bert.data.text_files import UTF_8
 
 from .row_values import BadRows, excerpt
 
@@ -51,7 +52,13 @@ def is_triviaqa(content: Any) -> bool:
 
 
 def read_documents(
-    content: Any, path: Path, *, labeled: bool = True, bad: BadRows, max_words: int = 0
+    content: Any,
+    path: Path,
+    *,
+    labeled: bool = True,
+    bad: BadRows,
+    max_words: int = 0,
+    encoding: str = UTF_8,
 ) -> tuple[DocumentQuestion, ...]:
     """Reads questions in the order of the file, once for each of their documents.
 
@@ -64,17 +71,18 @@ def read_documents(
             unknown.
         bad: Collects invalid questions and missing documents.
         max_words: Number of words to read from the start of documents. 0 reads all.
+        encoding: The encoding of the documents.
 
     Raises:
-        ValueError: If the file is invalid, or if a document is missing, not UTF-8, or outside the
-            directory of documents. The message contains the file and the question.
+        ValueError: If the file is invalid, or if a document is missing, in a different encoding, or
+            outside the directory of documents. The message contains the file and the question.
     """
     evidence = _evidence_directory(path)
     examples = []
     for question in _questions(content, path, labeled, bad):
         for page in question.pages:
             try:
-                text = _document(evidence, page, question.where)
+                text = _document(evidence, page, question.where, encoding)
             except ValueError as error:
                 bad.add(error)
                 continue
@@ -244,20 +252,20 @@ def _evidence_directory(path: Path) -> Path:
     )
 
 
-def _document(evidence: Path, page: _Page, where: str) -> str:
+def _document(evidence: Path, page: _Page, where: str, encoding: str) -> str:
     """Reads a document.
 
     Raises:
-        ValueError: If it is missing, not UTF-8, or outside the directory of documents.
+        ValueError: If it is missing, not in the encoding, or outside the directory of documents.
     """
     directory = (evidence / page.directory).resolve()
     name = f"{where}: its document {excerpt(page.name)}"
     try:
         file = (directory / page.name).resolve()
         is_inside, is_file = file.is_relative_to(directory), file.is_file()
-        text = file.read_text(encoding="utf-8") if is_inside and is_file else ""
+        text = file.read_text(encoding=encoding) if is_inside and is_file else ""
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name} is not UTF-8: {error}") from error
+        raise ValueError(f"{name} is not {encoding.upper()}: {error}") from error
     except (OSError, ValueError) as error:  # ValueError if no file can have this name
         raise ValueError(f"{name} cannot be read: {error}") from error
     if not is_inside:

@@ -12,6 +12,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert.data.squad import QuestionExample, load_json
+from keras_bert.data.text_files import UTF_8
 
 from ..readers import question_files, triviaqa
 from ..readers.triviaqa import DocumentQuestion
@@ -53,16 +54,16 @@ def gold_answers(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
     return GoldAnswers(tuple(GoldQuestion(key, own) for key, own in texts.items()), data_set)
 
 
-def read_gold(path: str) -> GoldAnswers:
+def read_gold(path: str, encoding: str = UTF_8) -> GoldAnswers:
     """Reads the gold answers in a file. TriviaQA's documents are not read.
 
     Raises:
         ValueError: If the file is invalid.
     """
-    if question_files.has_rows(Path(path)):
-        file = question_files.read_questions(path)
+    if question_files.has_rows(Path(path), encoding):
+        file = question_files.read_questions(path, encoding=encoding)
         return gold_answers(file.examples, file.has_unanswerable)
-    content = load_json(path)
+    content = load_json(path, encoding)
     if triviaqa.is_triviaqa(content):
         answers = triviaqa.read_answers(content, Path(path))
         return GoldAnswers(tuple(GoldQuestion(*item) for item in answers.items()), "triviaqa")

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from keras_bert.checks import check_choice, importing
 from keras_bert.data.file_systems import is_url, open_file
-from keras_bert.data.text_files import decoded_lines, plain_name
+from keras_bert.data.text_files import UTF_8, decoded_lines, plain_name
 
 FORMATS = ("auto", "sentences", "paragraphs", "jsonl", "parquet")
 DOCUMENT_ENDS = ("blank_lines", "files", "wikitext")
@@ -31,11 +31,12 @@ def read_corpus(
     document_ends: str = "blank_lines",
     field: str = "text",
     language: str = "en",
+    encoding: str = UTF_8,
     file: BinaryIO | None = None,
 ) -> Iterator[str | None]:
     """Reads the sentences in a file, with `None` at the end of each document.
 
-    Text must be UTF-8. Files that start like gzip, bzip2, xz or Zstandard files are decompressed.
+    Files that start like gzip, bzip2, xz or Zstandard files are decompressed.
     Files are read line by line. Unlike in the original BERT code, each file ends a document. Blank
     sentences are dropped.
 
@@ -52,6 +53,8 @@ def read_corpus(
             Parquet. Defaults to `"blank_lines"`.
         field: The key of the text in JSON Lines, or its column in Parquet. Defaults to `"text"`.
         language: ISO language code, for splitting paragraphs into sentences. Defaults to `"en"`.
+        encoding: The encoding of a file without a byte order mark, such as `"cp949"`. Defaults to
+            `"utf-8"`.
         file: A file in binary mode, to read instead of opening `path`. The caller closes it.
 
     Yields:
@@ -85,7 +88,7 @@ def read_corpus(
     def documents(file: BinaryIO) -> Iterator[str | None]:
         if format == "parquet":
             return _texts_documents(_parquet_texts(file, path, field), split)
-        lines = decoded_lines(file, path)
+        lines = decoded_lines(file, path, encoding)
         if format == "jsonl":
             return _texts_documents(_json_texts(lines, path, field), split)
         return _text_documents(lines, document_ends, split)

@@ -11,9 +11,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from training.pretraining.tokenizer_source import make_tokenizer
+from training.readers import trec_files
+from training.readers.choice_files import read_choices
 from training.readers.data_files import exists, infer_format, read_columns, read_records
 from training.readers.labeled_text import TextColumns, read_labeled_text
+from training.readers.question_files import read_questions
 from training.readers.row_values import BadRows
+from training.readers.tagged_words import WordColumns
+from training.readers.task_files import task_of_file
+from training.scores.question_scores import read_gold
 
 pytestmark = pytest.mark.backend_independent
 
@@ -90,9 +97,66 @@ def test_windows_1252_is_read_with_a_warning(tmp_path):
         encoding = "utf-8" if "ï" in content else "cp1251"
         path.write_bytes(content.encode(encoding).replace(b"\0", b"\xef"))
         with pytest.raises(
-            ValueError, match=r"a\.csv, line [23]: the file must be UTF-8. Received: byte 0x"
+            ValueError, match=r"a\.csv, line [23]: the file must be UTF-8. Received: bytes "
         ):
             read(path)
+
+
+# Files with Korean text, and how to read them in an encoding
+ENCODED = {
+    "a.csv": (
+        "text,label\n참 좋다,긍정\n별로다,부정\n",
+        lambda path, encoding: read_text(path, encoding=encoding).inputs,
+    ),
+    "b.json": (
+        '[\n{"text": "참 좋다", "label": "긍정"}, {"text": "별로다", "label": "부정"}]',
+        lambda path, encoding: read_text(path, encoding=encoding).inputs,
+    ),
+    "b.conll": (
+        "서울 B-LOC\n간다 O\n",
+        lambda path, encoding: WordColumns(encoding=encoding).read_words(path).words,
+    ),
+    "words.csv": (
+        "Sentence,Word,Tag\n가,서울,B-LOC\n나,간다,O\n",
+        lambda path, encoding: WordColumns(encoding=encoding).read_words(path).words,
+    ),
+    "sentences.txt": (
+        "서울 간다\tB-LOC O\n",
+        lambda path, encoding: WordColumns(encoding=encoding).read_words(path).words,
+    ),
+    "codah.tsv": (
+        "범주\t문장\t하나\t둘\t1\n",
+        lambda path, encoding: read_choices(path, "codah", encoding=encoding).inputs,
+    ),
+    "squad.json": (
+        '{"data": [{"paragraphs": [{"context": "서울", "qas": [{"id": "1", '
+        '"question": "어디?", "answers": [{"text": "서울", "answer_start": 0}]}]}]}]}',
+        lambda path, encoding: (
+            read_questions(path, encoding=encoding).examples,
+            read_gold(path, encoding).questions,
+            task_of_file(path, encoding=encoding).name,
+        ),
+    ),
+    "qrels.tsv": ("질의 1 1\n", lambda path, encoding: trec_files.read_qrels(path, encoding)),
+    "corpus.txt": (
+        "서울은 수도다.\n부산은 항구다.\n",
+        lambda path, encoding: (
+            make_tokenizer("wordpiece", [path], 90, encoding=encoding).vocabulary
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ENCODED))
+def test_each_reader_has_an_encoding(tmp_path, name):
+    content, read = ENCODED[name]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    expected = read(path, "utf-8")
+    path.write_text(content, encoding="cp949")
+    assert read(path, "cp949") == expected
+    with pytest.raises(ValueError, match=r"the file must be UTF-8\. Received: bytes"):
+        read(path, "utf-8")
 
 
 def test_first_excel_sheet_is_read(tmp_path):
