@@ -282,6 +282,7 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
     if not config.calibration_file:
         return None
     columns = TextColumns(text=config.text, text_pair=config.text_pair, encoding=config.encoding)
+    columns = columns.for_file(config.calibration_file, labeled=False)
     data = read_labeled_text(config.calibration_file, columns, labeled=False)
     return data.inputs[: config.calibration_rows]
 

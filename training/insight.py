@@ -211,7 +211,8 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     if config.format != "auto" or suffix in FORMATS or not path.is_file():
         check_flags_of_kind(config, "text", config.data_file)
         check_unset(config, _LABEL_FLAGS, "a masked LM reads no labels")
-        return read_labeled_text(config.data_file, config, labeled=False).texts
+        columns = config.for_file(config.data_file, labeled=False)
+        return read_labeled_text(config.data_file, columns, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
         check_flags_of_kind(config, "tagging", config.data_file)
         check_unset(config, _LABEL_FLAGS, "a masked LM reads no labels")

@@ -35,6 +35,7 @@ from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
 from .readers.choice_files import read_choices
+from .readers.column_names import TEXT, TEXT_PAIR
 from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
@@ -124,11 +125,13 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
 def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]:
     kind = config.kind
     if kind == "auto":
-        path, text = Path(config.data_file), None if config.text == "text" else config.text
+        path, text = Path(config.data_file), None if config.text == TEXT else config.text
         task = task_of_file(path, config.format, text, flag="--kind", encoding=config.encoding)
         kind = data_kind(task.name)
-        if not config.text_pair:
-            config = dataclasses.replace(config, **task.columns)
+        if task.name == "pairs" and not config.text_pair:
+            config = dataclasses.replace(config, text_pair=TEXT_PAIR)
+    if kind == "text":
+        config = config.for_file(config.data_file)
     check_flags_of_kind(config, kind, *files.values())
     parts: dict[str, Any] = {}
     bad = {name: BadRows(collect=True) for name in files}

@@ -46,6 +46,7 @@ from .engine.options import (
 from .readers import answer_files
 from .readers.choice_files import FORMATS as CHOICE_FORMATS
 from .readers.choice_files import choice_fields, read_choices
+from .readers.column_names import TEXT, TEXT_PAIR
 from .readers.data_files import (
     FORMATS,
     FORMATS_OF,
@@ -60,7 +61,7 @@ from .readers.data_files import (
     without_header,
 )
 from .readers.json_objects import read_objects
-from .readers.labeled_text import parse_label_map
+from .readers.labeled_text import TextColumns, parse_label_map
 from .readers.question_files import read_questions
 from .readers.row_values import BadRows, excerpt, field
 from .readers.separated_values import Quoting
@@ -184,7 +185,8 @@ def predict(config: PredictConfig) -> int:
     _check_other_file(config)
     model, fields = load_model(config.model)
     label_map = _label_map(config, model)
-    if config.text_pair or config.text != "text":
+    config = _with_columns_of_file(config, fields)
+    if config.text_pair or config.text != TEXT:
         fields = _add_given_columns(config, fields)
     truncated_rows = find_truncated_rows(model)
     if truncated_rows is not None:
@@ -234,10 +236,24 @@ def _label_map(config: PredictConfig, model: Any) -> dict[str, str]:
     return label_map
 
 
+def _with_columns_of_file(config: PredictConfig, fields: RowFields) -> PredictConfig:
+    """Returns a config with a file's own column names in place of a missing column `text`."""
+    format = _format(config, fields)
+    if "text" not in fields.names or "text" in fields.lists or format not in FORMATS.values():
+        return config
+    if config.input == "-" or config.text_pair not in ("", TEXT_PAIR):
+        return config
+    columns = TextColumns(
+        text=config.text, format=format, header=config.header, encoding=config.encoding
+    )
+    columns = columns.for_file(config.input, labeled=False)
+    return dataclasses.replace(config, text=columns.text, text_pair=columns.text_pair)
+
+
 def _add_given_columns(config: PredictConfig, fields: RowFields) -> RowFields:
     """Adds the second text to the required fields if its column is given."""
     accepted = (*fields.names, *fields.optional)
-    for flag, given in (("text", config.text != "text"), ("text_pair", config.text_pair)):
+    for flag, given in (("text", config.text != TEXT), ("text_pair", config.text_pair)):
         if given and flag not in accepted:
             raise ValueError(
                 f"--{flag} is only for models that accept {flag}. Received: "

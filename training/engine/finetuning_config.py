@@ -138,7 +138,7 @@ class FineTuningConfig(CommandConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class LabeledFilesConfig(FineTuningConfig, TextFileOptions):
+class LabeledFilesConfig(TextFileOptions, FineTuningConfig):
     """Options for tasks that train on labeled files with one or more seeds and export the best.
 
     Args:

@@ -188,7 +188,6 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..scores import classifier_scores
 
     if model:
-        check_pairs(model_files(config.model), config.text_pair, model.fields)
         _check_kind_of_labels(config, model)
         check_unset(config, ["class_names"], "--model has its own class names")
     label_map = parse_label_map(config.label_map)
@@ -209,6 +208,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             "--label_map must not rename multiple labels to the same name for a multi-label model. "
             f"Received: {','.join(config.label_map)}"
         )
+    config = config.for_file(config.data_file, regression=regression, multi_label=multi_label)
+    if model:
+        check_pairs(model_files(config.model), config.text_pair, model.fields)
     data = read_labeled_text(
         config.data_file,
         config,
@@ -295,10 +297,13 @@ def _plot(
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
     """Reads texts and their labels, see `Job.read_insight_inputs`."""
-    check_pairs([Path(config.model)], config.text_pair, model.fields)
     _check_kind_of_labels(config, model)
     if not config.label:
         check_unset(config, ["label_map", "skip_labels"], "--label is empty")
+    config = config.for_file(
+        config.data_file, regression=model.is_regression, multi_label=model.multi_label
+    )
+    check_pairs([Path(config.model)], config.text_pair, model.fields)
     data = read_labeled_text(
         config.data_file,
         config,

@@ -60,7 +60,7 @@ QRELS_FILE = "held_out.qrels"
 
 
 @dataclasses.dataclass(frozen=True)
-class RerankConfig(FineTuningConfig, TextFileOptions):
+class RerankConfig(TextFileOptions, FineTuningConfig):
     """Re-ranking of BM25 results with an encoder that reads query and document together.
 
     Args:

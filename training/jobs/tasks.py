@@ -24,7 +24,7 @@ from ..readers import glue, trec_files
 from ..readers.data_files import exists
 from ..readers.task_files import FileTask, data_kind, task_of_file
 from . import reranking
-from .classification import ClassificationJob, FewShotJob
+from .classification import ClassificationJob, FewShotJob, FinetuneConfig
 from .multiple_choice import ChoiceJob
 from .question_answering import QuestionJob
 from .tagging import Tagging
@@ -177,10 +177,10 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
     elif base is not None:
         name, task = _task_of_recipe(recipe, base)
     else:
-        name, reason, columns = _infer_task(values)
+        name, reason = _infer_task(values)
         if not values.get("process_id"):  # Only one of multiple processes prints.
             print(f"task: {name}, because {reason} (change it with --task)", flush=True)
-        task, values = TASKS[name], {**columns, **values}
+        task = TASKS[name]
     for option in values:
         if option not in task.options:
             others = [other for other, its in TASKS.items() if option in its.options]
@@ -198,7 +198,11 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
     settings = {
         option: value for option, value in task.settings.items() if not getattr(base, option)
     }
-    return task, base.replace(**{**settings, **values})
+    config = base.replace(**{**settings, **values})
+    if isinstance(config, FinetuneConfig) and config.train_file and not config.task:
+        path = Path(config.data_dir, config.train_file)
+        config = config.for_file(str(path)) if exists(path) else config
+    return task, config
 
 
 def _find_task(name: str) -> FineTuningTask:

@@ -121,7 +121,7 @@ class TextOptions(CommandConfig):
         if self.vocabulary:
             yield ["input_files"], "--records and --vocabulary are also given"
         if not self.dev_files or self.dev_records:
-            names = [*_OF_NEW_RECORDS, *([] if self.input_files else ["format"])]
+            names = [*_OF_NEW_RECORDS, *([] if self.input_files else ["format", "encoding"])]
             yield names, f"--records={self.records} already exist"
 
     def __post_init__(self) -> None:

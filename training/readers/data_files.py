@@ -22,6 +22,7 @@ from keras_bert import checks
 from keras_bert.data.text_files import UTF_8, plain_name, read_lines
 
 from . import arrow_files
+from .column_names import HEADER_NAMES, without_annotators
 from .json_objects import read_objects
 from .row_values import BadRows, as_id, excerpt, field, is_number, row_error
 from .separated_values import Quoting, read_separated
@@ -50,15 +51,6 @@ _TABLES = ("tsv", "csv", "xlsx")
 FORMATS_OF = {"header": _TABLES, "quoting": ("tsv",), "encoding": ("tsv", "csv", "jsonl")}
 # Suffixes of files with one word per line. They are not tables of texts.
 TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
-# Common names of label columns and text columns
-_USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
-_USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")
-_USUAL_NAMES = {
-    "label": frozenset((*_USUAL_LABELS, "labels")),
-    "text": frozenset((*_USUAL_TEXTS, "texts", "content", "body", "tweet", "document", "query")),
-}
-
-
 # The role of a column with all labels. With one column per label, the roles are `labels.NAME`.
 LABELS = "labels"
 
@@ -115,6 +107,18 @@ def is_array(path: Path, encoding: str = UTF_8) -> bool:
     return next((line for line in lines if line.strip()), "").lstrip().startswith("[")
 
 
+def column_names(path: Path, format: str, encoding: str = UTF_8) -> list[str]:
+    """Returns the cells of a table's first row, or the names of the fields in the first object.
+
+    Names of nested fields contain dots, such as `labels.stars`.
+    """
+    if format not in _TABLES:
+        records = read_records(path, format, BadRows(collect=True), encoding=encoding)
+        return [*_field_names(next((record for _, record in records), {}))]
+    rows = read_cells(path, format, encoding=encoding)
+    return next(([cell.strip() for cell in row] for _, row in rows if not _is_blank(row)), [])
+
+
 def read_columns(
     path: Path,
     format: str,
@@ -161,7 +165,7 @@ def read_columns(
         del table[-1]
     if not table:
         raise ValueError(f"{path} must not be empty")
-    is_named = not all(map(_is_position, columns.values()))
+    is_named = not all(map(is_position, columns.values()))
     start = 0
     if header == "yes" or is_named:
         start = next((n for n, (_, cells) in enumerate(table) if not _is_blank(cells)), 0)
@@ -327,15 +331,16 @@ def _starts_with_header(rows: list[Row]) -> bool:
     if not rows:
         return False
     if "label" not in rows[0].cells:
-        return rows[0].cells.get("text", "").strip().casefold() in _USUAL_NAMES["text"]
+        return rows[0].cells.get("text", "").strip().casefold() in HEADER_NAMES["text"]
     first, *others = [row.cells["label"].strip() for row in rows]
     if not first or first in others:
         return False
     only_word = bool(others) and all(map(is_number, others)) and not is_number(first)
-    return only_word or first.casefold() in _USUAL_NAMES["label"]
+    return only_word or first.casefold() in HEADER_NAMES["label"]
 
 
-def _is_position(column: str) -> bool:
+def is_position(column: str) -> bool:
+    """Returns whether a column is given by its index rather than by its name."""
     return column.isascii() and column.isdigit()
 
 
@@ -347,7 +352,7 @@ def _column_index(
         check_single(path, place, column, names)
     if header and column in names:
         return names.index(column)
-    if not _is_position(column):
+    if not is_position(column):
         raise MissingColumnError(f"{path}, {place}: {_no_such_name(role, column, names, header)}")
     if not 0 <= int(column) < width:
         raise MissingColumnError(
@@ -391,7 +396,7 @@ def _no_such_name(role: str, column: str, names: list[str], header: bool) -> str
 
 def _did_you_mean(column: str, names: Iterable[str]) -> str:
     """Returns a hint with all columns that have similar names, or `""`."""
-    by_spelling = {name.casefold(): name for name in names}
+    by_spelling = {name.casefold(): name for name in without_annotators([*names])}
     wanted = column.casefold()
     close = {
         *difflib.get_close_matches(wanted, by_spelling, n=len(by_spelling) or 1),

@@ -11,13 +11,24 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import Self, get_args
 
 import numpy as np
 from absl import logging
 
 from ..engine.options import TextFileOptions, UnusedFlags, check_formats, check_one_of
-from .data_files import FORMATS_OF, LABELS, Header, Row, infer_format, read_columns, without_header
+from .column_names import LABEL, TEXT, Labels, find_label, find_texts
+from .data_files import (
+    FORMATS_OF,
+    LABELS,
+    Header,
+    Row,
+    column_names,
+    infer_format,
+    is_position,
+    read_columns,
+    without_header,
+)
 from .label_warnings import (
     DECIMAL_COMMA,
     LABEL_SEPARATORS,
@@ -145,10 +156,12 @@ class TextColumns(TextFileOptions):
 
     Args:
         text: The column of the text, by name or by index from 0. In JSON, it can also be a nested
-            field, such as document.text.
+            field, such as document.text. If the file has no column text, a usual name, such as
+            review, premise or document, is looked for.
         text_pair: The column of the second text, by name or by index. Empty for single texts.
         label: The column of the label, by name or by index. With multi_label, it can also be
-            multiple columns of 0 and 1, separated by commas.
+            multiple columns of 0 and 1, separated by commas. If the file has no column label, a
+            usual name, such as gold_label or category, is looked for.
         multi_label: Whether a row may have any number of labels: as a JSON list, as names separated
             by , ; or |, as a list of 0 and 1 (label 0, label 1 …), or as one column per label.
         header: Whether the first row is a header: auto, yes or no.
@@ -164,9 +177,9 @@ class TextColumns(TextFileOptions):
             null also stands for an empty label, NaN, and the -1 of datasets.
     """
 
-    text: str = "text"
+    text: str = TEXT
     text_pair: str = ""
-    label: str = "label"
+    label: str = LABEL
     multi_label: bool = False
     header: str = "auto"
     format: str = "auto"
@@ -185,6 +198,49 @@ class TextColumns(TextFileOptions):
         super().__post_init__()
         check_one_of(self, header=get_args(Header), quoting=get_args(Quoting))
         parse_label_map(self.label_map)
+
+    def for_file(
+        self,
+        path: str,
+        *,
+        labeled: bool = True,
+        regression: bool = False,
+        multi_label: bool = False,
+    ) -> Self:
+        """Returns a copy with a file's own column names in place of missing default names.
+
+        The replaced columns are logged.
+
+        Args:
+            path: The file.
+            labeled: Whether labels are read.
+            regression, multi_label: Whether the model requires such labels.
+
+        Raises:
+            ValueError: If multiple columns are equally common names for the text or the label.
+        """
+        if self.header == "no" or any(map(is_position, (self.text, self.text_pair, self.label))):
+            return self
+        format = infer_format(Path(path), self.encoding) if self.format == "auto" else self.format
+        names = column_names(Path(path), format, self.encoding)
+        found: dict[str, str] = {}
+        try:
+            if self.text == TEXT and TEXT not in names:
+                found |= find_texts(names, self.text_pair)
+            if labeled and self.label == LABEL:
+                kinds: dict[Labels, bool] = {
+                    "lists": multi_label or self.multi_label,
+                    "scores": regression or self.regression,
+                    "classes": True,
+                }
+                found |= find_label(names, next(kind for kind, applies in kinds.items() if applies))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        if found:
+            columns = ", ".join(f"{role} from {name}" for role, name in found.items())
+            flags = " and ".join(f"--{role}" for role in found)
+            logging.info("columns of %s: %s (change them with %s)", path, columns, flags)
+        return replace(self, **found)
 
     def check_text_files(self, *paths: str) -> None:
         """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""

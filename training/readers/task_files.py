@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from keras_bert.data.text_files import UTF_8, read_lines
 
 from . import choice_files
+from .column_names import TEXT, find_texts
 from .data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
@@ -26,15 +25,6 @@ from .question_files import COLUMNS, is_nested
 from .row_values import BadRows
 from .tagged_words import LABELS, WORDS, word_columns
 
-# Columns of two texts. All but the first pair are only used if no column is named `text`.
-_PAIRS = (
-    ("text", "text_pair"),
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("text1", "text2"),
-    ("sentence_A", "sentence_B"),
-)
 # Maps a task to the value of --kind for its files, if it is not text
 _KINDS = {
     "question_answering": "squad",
@@ -54,12 +44,10 @@ class FileTask(NamedTuple):
     Attributes:
         name: A value of `finetune --task`.
         reason: How the task was inferred. For example, "train.conll has the suffix .conll".
-        columns: Flags for the columns of its texts, if they do not have the default names.
     """
 
     name: str
     reason: str
-    columns: Mapping[str, str] = MappingProxyType({})
 
 
 def data_kind(task: str) -> str:
@@ -126,10 +114,9 @@ def task_of_file(
         return FileTask("multiple_choice", f"{path} has {' and '.join(fields)}")
     if kind in ("jsonl", "arrow") and names.issuperset(COLUMNS):
         return FileTask("question_answering", f"{path} has questions, contexts and answers")
-    for pair in _PAIRS if text is None else ():
-        if names.issuperset(pair) and (pair[0] == "text" or "text" not in names):
-            columns = dict(zip(("text", "text_pair"), pair, strict=True))
-            return FileTask("pairs", f"{path} has {' and '.join(pair)}", columns)
+    texts = {"text": TEXT, **find_texts(names)} if text is None else {}
+    if "text_pair" in texts:
+        return FileTask("pairs", f"{path} has {texts['text']} and {texts['text_pair']}")
     return FileTask("classification", f"{path} is a table without two texts or choices")
 
 

@@ -51,7 +51,7 @@ def test_task_is_inferred_from_file_and_logged(reviews, capsys):
     assert parse_command_line(f"--train_file={reviews}", "--text=premise")[0] == "classification"
     assert parse_command_line(f"--train_file={reviews}", "--regression")[0] == "regression"
     name, config = parse_command_line(f"--train_file={reviews}", "--text_pair=hypothesis")
-    assert (name, config.text, config.text_pair) == ("pairs", "text", "hypothesis")
+    assert (name, config.text, config.text_pair) == ("pairs", "premise", "hypothesis")
     name, config = parse_command_line("--task=regression", "--text_pair=hypothesis")
     assert (config.regression, config.text_pair) == (True, "hypothesis")
 

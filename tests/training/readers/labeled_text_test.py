@@ -495,3 +495,74 @@ def test_invalid_multi_labels_raise(write):
         read_text(path, multi_label=True, class_names=["x"])
     with pytest.raises(ValueError, match="line 3: z must be 0 or 1"):
         read_text(path, label="y,z", multi_label=True)
+
+
+# The first row of data sets, the given flags, and the columns that are read
+COLUMNS = {
+    "KLUE-NLI": (
+        {"guid": "0", "premise": "a", "hypothesis": "b", "gold_label": "x", "label5": "y"},
+        {},
+        ("premise", "hypothesis", "gold_label"),
+    ),
+    "KLUE-STS": (
+        {"sentence1": "a", "sentence2": "b", "labels": {"real-label": 3.7, "binary-label": 1}},
+        {"regression": True},
+        ("sentence1", "sentence2", "labels.real-label"),
+    ),
+    "KLUE-STS, classes": (
+        {"sentence1": "a", "sentence2": "b", "labels": {"real-label": 3.7, "binary-label": 1}},
+        {"text_pair": "text_pair"},
+        ("sentence1", "sentence2", "labels.binary-label"),
+    ),
+    "YNAT": (
+        {"guid": "0", "title": "a", "label": "x", "annotations": {"annotators": ["1"]}},
+        {},
+        ("title", "", "label"),
+    ),
+    "NSMC": ({"id": "0", "document": "a", "label": 1}, {}, ("document", "", "label")),
+    "KorSTS": (
+        {"genre": "a", "score": "5.000", "sentence1": "a", "sentence2": "b"},
+        {"regression": True},
+        ("sentence1", "sentence2", "score"),
+    ),
+    "one text given": (
+        {"premise": "a", "hypothesis": "b", "gold_label": "x"},
+        {"text": "premise"},
+        ("premise", "", "gold_label"),
+    ),
+    "second text given": (
+        {"premise": "a", "hypothesis": "b", "sentence1": "a", "sentence2": "b", "label": 1},
+        {"text_pair": "hypothesis"},
+        ("premise", "hypothesis", "label"),
+    ),
+    "default names": ({"text": "a", "document": "b", "label": 1, "score": 2}, {}, None),
+    "no header": ({"document": "b", "score": 2}, {"header": "no"}, None),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_usual_columns_are_found(tmp_path, name):
+    record, flags, expected = COLUMNS[name]
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"[{json.dumps(record)}]")
+    columns = TextColumns(**flags)
+    found = columns.for_file(str(path))
+    if expected is None:
+        assert found == columns
+    else:
+        assert (found.text, found.text_pair, found.label) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "candidates"),
+    [
+        ("text,category,rating", "label must be clear. Received: the columns category, rating"),
+        ("review,comment,label", "text must be clear. Received: the columns review, comment"),
+        ("premise,hypothesis,sentence1,sentence2", "sentence1 and sentence2, premise and hyp"),
+    ],
+)
+def test_equally_usual_columns_are_an_error(tmp_path, header, candidates):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n{header}\n")
+    with pytest.raises(ValueError, match=rf"a\.csv: the column of the .*{candidates}"):
+        TextColumns().for_file(str(path))
