@@ -7,11 +7,15 @@ import dataclasses
 import itertools
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_bert.checks import shorten_repr
 from keras_bert.data.text_files import UTF_8, read_lines
+
+# The fields with a question's ID. KLUE-MRC has `guid`.
+_IDS = ("id", "guid")
 
 
 class SquadError(ValueError):
@@ -78,7 +82,8 @@ def read_squad(
     """Reads a JSON file in the format of SQuAD 1.1 or 2.0.
 
     Every answer must equal the passage text at its offset, counted in code points. A question
-    without an `id` gets its index in the file.
+    without an `id` or, as in KLUE, a `guid`, gets its index in the file. The answers to a question
+    with `is_impossible` are only plausible, and are ignored with a warning.
 
     Args:
         path: Path to the file. Gzip files are decompressed.
@@ -122,8 +127,8 @@ def read_squad_rows(
     Args:
         rows: The place of each row in its file, such as `row 3`, and its fields: `question`,
             `context`, and `answers` (a dict of two lists, `text` and `answer_start`, or a list of
-            dicts with both). Optional fields are `id` (defaults to the row index), `title` and
-            `is_impossible`. Questions with empty answers are unanswerable.
+            dicts with both). Optional fields are `id` or `guid` (defaults to the row index),
+            `title` and `is_impossible`. Questions with empty answers are unanswerable.
         path: Path to the file, for error messages.
         labeled: Whether every row must have answers (possibly empty). Otherwise, invalid answers
             count as unknown. Defaults to `True`.
@@ -149,6 +154,11 @@ def load_json(path: str | os.PathLike[str], encoding: str = UTF_8) -> Any:
         raise SquadError(f"{path} is not valid JSON: {error}") from error
 
 
+def question_id(question: Mapping[str, Any]) -> Any:
+    """Returns a question's `id` or, as in KLUE, its `guid`. Returns `None` without both."""
+    return next((question[name] for name in _IDS if question.get(name) is not None), None)
+
+
 class _Reader:
     """Iterates over questions, and stores the skipped entries and all ids."""
 
@@ -158,11 +168,18 @@ class _Reader:
         self.skip_invalid = skip_invalid
         self.has_unanswerable = False
         self.skipped: list[str] = []
+        self._num_plausible = 0
         self._ids: set[str] = set()
         self._indices = itertools.count()
 
     def file(self, examples: Iterable[QuestionExample]) -> SquadFile:
         questions = tuple(examples)
+        if self._num_plausible:
+            warnings.warn(
+                f"{self.path}: {self._num_plausible} questions have answers, but is_impossible is "
+                "true. They are read as unanswerable, and their answers as plausible answers",
+                stacklevel=3,
+            )
         return SquadFile(self.path, self.has_unanswerable, questions, tuple(self.skipped))
 
     def row_examples(
@@ -216,13 +233,13 @@ class _Reader:
     def _example(
         self, question: Any, index: int, context: str, where: str, is_row: bool = False
     ) -> QuestionExample:
-        number = question.get("id") if isinstance(question, dict) else None
-        if isinstance(question, dict) and number is None:
-            number = index
-        is_number = isinstance(number, int) and not isinstance(number, bool)
-        question_id = str(number) if is_number else _text(question, "id", where)
-        where += f" (id {shorten_repr(question_id)})"
-        if question_id in self._ids:
+        value = index if isinstance(question, dict) else None
+        if isinstance(question, dict) and question_id(question) is not None:
+            value = question_id(question)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        own_id = str(value) if is_number else _text({"id": value}, "id", where)
+        where += f" (id {shorten_repr(own_id)})"
+        if own_id in self._ids:
             raise SquadError(f"{where}: the id must be unique. Another question has the same id.")
         text = _text(question, "question", where)
         try:
@@ -231,8 +248,8 @@ class _Reader:
             if self.labeled:
                 raise
             answers = None
-        self._ids.add(question_id)
-        return QuestionExample(question_id, text, context, answers)
+        self._ids.add(own_id)
+        return QuestionExample(own_id, text, context, answers)
 
     def _answers(
         self, question: dict[str, Any], context: str, where: str, is_row: bool
@@ -246,9 +263,8 @@ class _Reader:
             answers = _answer_objects(question, where)
             # In rows, a question without answers is unanswerable.
             is_impossible |= is_row and not answers and "is_impossible" not in question
-        if is_impossible and answers:
-            raise SquadError(f"{where}: answers must be empty, because is_impossible is true.")
         if is_impossible:
+            self._num_plausible += bool(answers)
             self.has_unanswerable = True
             return ()
         if not answers and self.labeled:

@@ -128,10 +128,6 @@ INVALID_FILES = {
         r"question must not contain a lone surrogate\. Received: one at position 1",
     ),
     "no answer": (lambda v: question(v).update(answers=[]), "answers must not be empty"),
-    "contradiction": (
-        lambda v: question(v).update(is_impossible=True),
-        "answers must be empty, because is_impossible is true",
-    ),
     "is_impossible": (
         lambda v: question(v).update(is_impossible=0),
         "is_impossible must be true or false. Received: 0",

@@ -266,6 +266,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         threshold = config.null_threshold
         scores = squad_scores.score_squad_v2(golds.questions, texts, odds, threshold)
         texts = squad_scores.with_null_threshold(texts, odds, threshold)
+        scores |= squad_scores.score_klue(golds.questions, texts)
 
     def answered() -> tuple[Sequence[QuestionExample], list[dict[str, Any]]]:
         """Returns the questions and their answers, for each document."""

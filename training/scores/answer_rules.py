@@ -4,7 +4,9 @@
 By default, answers are compared by words, as in SQuAD's scorer. This does not work for languages
 that have no spaces, or that attach particles to nouns. Therefore, Japanese and Korean answers are
 compared by characters, as in KorQuAD 1.0's scorer
-([Lim et al., 2019](https://arxiv.org/abs/1909.07005)). Chinese answers are compared by their
+([Lim et al., 2019](https://arxiv.org/abs/1909.07005)). Korean answers are also compared by their
+longest common substring, as in KLUE's scorer
+([Park et al., 2021](https://arxiv.org/abs/2105.09680)). Chinese answers are compared by their
 longest common run of segments, as in CMRC 2018's scorer
 ([Cui et al., 2019](https://aclanthology.org/D19-1600/)). TriviaQA's scorer splits words
 differently.
@@ -70,6 +72,10 @@ def _strip_brackets(text: str) -> str:
     return " ".join(text.split())
 
 
+def _strip_punctuation(text: str) -> str:
+    return " ".join(text.lower().translate(_WITHOUT_PUNCTUATION).split())
+
+
 def _strip_chinese_punctuation(text: str) -> str:
     return text.lower().strip().translate(_CHINESE_PUNCTUATION)
 
@@ -81,6 +87,12 @@ def _num_in_both(first: Sequence[str], second: Sequence[str]) -> int:
 def _longest_run(first: Sequence[str], second: Sequence[str]) -> int:
     matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
     return matcher.find_longest_match().size
+
+
+def _longest_run_of_rare(first: Sequence[str], second: Sequence[str]) -> int:
+    # In a gold answer of 200 or more characters, KLUE's scorer ignores frequent characters. This is
+    # the default of `SequenceMatcher`.
+    return difflib.SequenceMatcher(None, first, second).find_longest_match().size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,12 +138,30 @@ CHARACTERS = AnswerRule(
     _strip_brackets,
     lambda text: list(text.replace(" ", "")),
 )
+# Its F1 is called ROUGE-W in KLUE. Spaces count as characters.
+KLUE = AnswerRule(
+    "the longest common run of characters, as in KLUE's scorer",
+    _strip_punctuation,
+    list,
+    _longest_run_of_rare,
+)
 SEGMENTS = AnswerRule(
     "the longest common run of characters and words, as in CMRC's scorer",
     _strip_chinese_punctuation,
     _SEGMENT.findall,
     _longest_run,
 )
+
+
+def is_korean(texts: Iterable[str]) -> bool:
+    """Returns whether most letters are Hangul.
+
+    Example:
+
+    >>> is_korean(["이순신", "1598년"])
+    True
+    """
+    return scripts(texts).get("Hangul", 0.0) > 50
 
 
 def rule_for(texts: Iterable[str]) -> AnswerRule:

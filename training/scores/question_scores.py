@@ -37,11 +37,12 @@ class GoldAnswers:
             logging.info("answers are compared by %s", rule.name)
 
     def scores(self, predictions: Mapping[str, str]) -> dict[str, float]:
-        """Returns the official scores, without SQuAD 2.0's totals."""
+        """Returns the official scores, without SQuAD 2.0's totals. For Korean, also KLUE's."""
+        klue_scores = squad_scores.score_klue(self.questions, predictions)
         if self.data_set != "squad_v2":
             rule = TRIVIA_WORDS if self.data_set == "triviaqa" else None
-            return squad_scores.score_squad_v1(self.questions, predictions, rule)
-        scores = squad_scores.score_squad_v2(self.questions, predictions)
+            return squad_scores.score_squad_v1(self.questions, predictions, rule) | klue_scores
+        scores = squad_scores.score_squad_v2(self.questions, predictions) | klue_scores
         return {name: value for name, value in scores.items() if not name.endswith("total")}
 
 

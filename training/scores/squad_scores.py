@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.data.squad import question_id
+
 from ..readers.row_values import as_id, excerpt
-from .answer_rules import AnswerRule, rule_for
+from .answer_rules import KLUE, AnswerRule, is_korean, rule_for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +118,31 @@ def score_squad_v2(
         results |= _official_thresholds(subset, predictions, raw, null_odds, questions)
     num_missing = len(questions) - len(subset)
     return results | ({"missing": num_missing} if num_missing else {})
+
+
+def score_klue(golds: Sequence[GoldQuestion], predictions: Mapping[str, str]) -> dict[str, float]:
+    """Returns KLUE-MRC's scores in percent if the gold answers are Korean, and `{}` otherwise.
+
+    Questions without a prediction are ignored, as in the official scorer.
+
+    Returns:
+        `klue_exact` and `klue_rouge_w`. KLUE's ROUGE-W is the F1 of the longest common substring
+        in characters.
+
+    Reference:
+        [Park et al., 2021](https://arxiv.org/abs/2105.09680), section 3.7.
+    """
+    subset = [gold for gold in golds if gold.id in predictions]
+    if not subset or not is_korean(text for gold in golds for text in gold.texts):
+        return {}
+    scores: dict[str, float] = {}
+    for name, score in (("klue_exact", KLUE.exact_match), ("klue_rouge_w", KLUE.f1)):
+        values = [
+            max(score(predictions[gold.id], text) for text in gold.texts or ("",))
+            for gold in subset
+        ]
+        scores[name] = 100 * float(np.mean(values))
+    return scores
 
 
 def f1_scores(
@@ -229,8 +256,10 @@ def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
         ]
         golds = [
             GoldQuestion(
-                as_id(question["id"]),
-                tuple(answer["text"] for answer in question.get("answers") or ()),
+                as_id(question["id"] if question_id(question) is None else question_id(question)),
+                ()
+                if question.get("is_impossible")
+                else tuple(answer["text"] for answer in question.get("answers") or ()),
             )
             for question in questions
         ]

@@ -103,7 +103,6 @@ def test_empty_answers_are_unanswerable(tmp_path):
             {"answers": {"text": ["Ann"], "answer_start": [4]}},
             "must contain 'Ann' at answer_start 4",
         ),
-        ({"is_impossible": True}, "answers must be empty, because is_impossible is true"),
         ({"id": "q1"}, r"\(id 'q1'\): the id must be unique"),
     ],
 )
@@ -121,3 +120,34 @@ def test_parquet_error_has_the_row(tmp_path):
         ValueError, match=r"a\.parquet, row 2 \(id 'q2'\), answer 1: .* contain 'Bob'"
     ):
         read_questions(path)
+
+
+def test_klue_mrc_is_read(tmp_path):
+    # In KLUE's JSON, plausible answers have their own field. Its script for `datasets` adds them to
+    # the answers.
+    context = "글라스도어가 ‘2014년 일하고 싶은 50대 회사’를 선정했다. 페이스북은 5위였다."
+    plausible = {"text": "2014년", "answer_start": 8}
+    answer = {"text": "페이스북", "answer_start": context.index("페이스북")}
+    questions = [
+        {"guid": "klue-mrc-v1_dev_03566", "question": "퇴사하고 싶은 회사로 선정된 해는?"},
+        {"guid": "klue-mrc-v1_dev_02673", "question": "5위로 선정된 기업은?"},
+    ]
+    impossible, answerable = questions
+    impossible |= {"is_impossible": True, "answers": [], "plausible_answers": [plausible]}
+    answerable |= {"is_impossible": False, "answers": [answer]}
+    path = tmp_path / "klue.json"
+    nested = {"data": [{"title": "", "paragraphs": [{"context": context, "qas": questions}]}]}
+    path.write_text(json.dumps(nested, ensure_ascii=False), encoding="utf-8")
+    expected = read_questions(path)
+    assert expected.has_unanswerable
+    assert [example.id for example in expected.examples] == [one["guid"] for one in questions]
+    assert [len(example.answers) for example in expected.examples] == [0, 1]
+    golds = read_gold(str(path))
+    assert [gold.texts for gold in golds.questions] == [(), ("페이스북",)]
+    impossible["answers"] = [plausible]
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{**one, "context": context} for one in questions])
+    with pytest.warns(UserWarning, match="1 questions have answers, but is_impossible is true"):
+        assert read_questions(rows).examples == expected.examples
+    scores = golds.scores({"klue-mrc-v1_dev_03566": "", "klue-mrc-v1_dev_02673": "“페이스북”은"})
+    # The longest common run has 4 characters, and the prediction 7.
+    assert (scores["klue_exact"], scores["klue_rouge_w"]) == (50, pytest.approx(50 + 50 * 8 / 11))
