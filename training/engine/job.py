@@ -70,12 +70,12 @@ class JobData:
         train: The training examples.
         dev: The validation examples, or multiple validation sets by name. The first set selects the
             best epoch.
-        test: The examples to predict after training, or `None`.
+        test: The examples to predict after training, or `None`. They do not affect the training.
     """
 
     train: Any
     dev: Any
-    test: Any
+    test: Any = dataclasses.field(compare=False)
 
     def parts(self) -> dict[str, Any]:
         """Returns the data sets by name, in the order train, validation, test."""

@@ -41,7 +41,8 @@ class CommandConfig:
     fields and for all fields in its groups, so all names must be unique.
 
     Numeric fields are validated. A type such as `PositiveInt` defines the accepted range, and
-    `float` accepts all finite numbers. `None` is accepted if the type includes it.
+    `float` accepts all finite numbers. `None` is accepted if the type includes it. Each number in a
+    tuple is validated.
 
     Raises:
         UnusedFlagError: If a flag is given that has no effect because of the other flags.
@@ -50,7 +51,9 @@ class CommandConfig:
 
     def __post_init__(self) -> None:
         for name, numbers in _number_ranges(type(self)).items():
-            numbers.check_optional(**{f"--{name}": getattr(self, name)})
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                numbers.check_optional(**{f"--{name}": number})
         for names, reason in self.unused_flags():
             check_unset(self, names, reason)
 
@@ -250,6 +253,7 @@ HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
 NO_INFLUENCE = (
     "output_dir",
     "data_dir",
+    "test_file",
     "devices",
     "shard_optimizer",
     "export",

@@ -105,7 +105,7 @@ class SquadData(JobData):
     """
 
     has_unanswerable: bool
-    skipped: tuple[str, ...]
+    skipped: tuple[str, ...] = dataclasses.field(compare=False)
 
     @property
     def has_test_labels(self) -> bool:
