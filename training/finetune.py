@@ -32,6 +32,12 @@ flags, and you can override each of them:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
 
+Hyperparameters accept lists. Each combination is trained, and the best one on the validation data
+is kept. The learning rates, batch sizes and numbers of epochs in the BERT paper are
+
+    python -m training.finetune --train_file=reviews.tsv --text=review --label=stars \\
+        --learning_rate=5e-5,3e-5,2e-5 --batch_size=16,32 --epochs=2,3,4
+
 --preset can be a fine-tuning run, whose encoder and head are trained further. For example, train on
 TriviaQA, then on SQuAD, as in section 4.2 of the BERT paper:
 
@@ -50,7 +56,9 @@ scores by entity type (`dev_scores.json`, `test_scores.json`). Question answerin
 of the original BERT code: `predictions.json`, `nbest_predictions.json` and, if questions may be
 unanswerable, `null_odds.json`. The same files for the test file are in `test`. Ranking writes
 the rankings of the held-out queries by BM25, by the encoder and by both (`bm25.run`,
-`reranked.run`, `combined.run`), their qrels (`held_out.qrels`), `scores.json` and `model.keras`.
+`reranked.run`, `combined.run`), their qrels (`held_out.qrels`), `scores.json` and `model.keras`. A
+grid of hyperparameters writes its runs (`grid/*`), their scores (`grid.json`, `grid.md`) and a plot
+(`grid.png`).
 """
 
 from .engine import program
@@ -59,8 +67,11 @@ from .jobs import tasks
 
 def main(arguments: list[str]) -> None:
     program.reject_arguments(arguments)
-    task, config = tasks.task_from_flags()
-    task.run(config)
+    task, config, grid = tasks.task_from_flags()
+    if grid is None:
+        task.run(config)
+    else:
+        task.run(config, grid=grid)
 
 
 if __name__ == "__main__":

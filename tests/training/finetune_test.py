@@ -2,6 +2,7 @@
 """Fine-tunes at a small scale, from files to an exported model."""
 
 import csv
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,15 +20,22 @@ pytest.importorskip("tensorflow")
 
 from sklearn.metrics import average_precision_score, f1_score  # noqa: E402
 
-from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
+from keras_bert import Backbone, TextClassifier, atomic, load_model  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
+from tests.training.engine.finished_cells import finish  # noqa: E402
 from training.engine import dev_evaluation, finetuning, run_report  # noqa: E402
 from training.engine.grid import Cell  # noqa: E402
-from training.engine.output_directory import NotFiniteError, is_own  # noqa: E402
+from training.engine.grid_search import Grid  # noqa: E402
+from training.engine.output_directory import (  # noqa: E402
+    NotFiniteError,
+    SettingsMismatchError,
+    is_own,
+)
 from training.engine.program import exit_on_user_error  # noqa: E402
+from training.engine.seed_runs import hash_data  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
     ClassificationJob,
@@ -186,6 +194,50 @@ def test_diverged_seed_is_reported(make_config, tmp_path):
     (tmp_path / "alone" / "command.json").write_text(json.dumps(cell.record()))
     with pytest.raises(NotFiniteError, match="alone: seed 1 diverged"):
         cell()
+
+
+def test_grid_keeps_the_best_run(make_config, reviews, tmp_path, monkeypatch, capsys):
+    config = make_config(test_file=str(reviews), epochs=1, batch_size=8, export=False)
+    grid = Grid("classification", config, {"learning_rate": (1e-4, 1e30, 1e-3)})
+    data = read_data(config)
+    inputs = {"data": hash_data(data).hex(), "backend": keras.backend.backend()}
+    cells, score = grid.cells(**inputs), {1e-4: 40.0, 1e-3: 60.0}
+    finish(cells[1e30,], {"runs": [], "diverged": ["seed 1 diverged"]})
+    for rate, value in score.items():
+        cell = cells[rate,]
+        own = config.replace(learning_rate=rate, test_file="", output_dir=str(cell.directory))
+        results = finetuning.run(ClassificationJob, own, read_data(own))
+        assert "test" not in results["kept"]["scores"]
+        atomic.write_json(cell.directory / "settings.json", own.settings())
+        atomic.write_json(cell.directory / "command.json", cell.record())
+        atomic.write_json(cell.directory / "results.json", {**results, "selection_scores": [value]})
+
+    def fail(*arguments):
+        raise AssertionError("the best run is trained again")
+
+    monkeypatch.setattr(finetuning, "train", fail)
+    best = finetuning.search(grid, data)
+    assert best == config.replace(learning_rate=1e-3)
+    results = finetuning.run(ClassificationJob, best, data)
+    assert "test" in results["kept"]["scores"]
+    model = tmp_path / "run" / "seed_1" / "model.keras"
+    assert model.read_bytes() == (cells[1e-3,].directory / "seed_1" / "model.keras").read_bytes()
+    assert all(is_own(path.name, "finetune") for path in (tmp_path / "run").iterdir())
+    lines = (tmp_path / "run" / "grid.md").read_text().splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 0.001", "| 0.0001", "| 1e+30"]
+    assert "diverged | diverged" in lines[-1]
+    assert (tmp_path / "run" / "grid.png").read_bytes()[1:4] == b"PNG"
+    # The best run changes, for example because a value is removed from the list.
+    smaller = Grid("classification", config, {"learning_rate": (1e-4, 1e30)})
+    best = finetuning.search(smaller, data)
+    assert finetuning.run(ClassificationJob, best, data)["config"]["learning_rate"] == 1e-4
+    # Another run in the directory is not replaced, and a changed file is noticed.
+    changed = dataclasses.replace(data, train=data.train.rows(range(8)))
+    with pytest.raises(SettingsMismatchError, match=r"different settings \(other data\)"):
+        finetuning.search(grid, changed)
+    atomic.write_json(tmp_path / "run" / "seed_1" / "run.json", {})
+    with pytest.raises(SettingsMismatchError, match=r"run contains a run with different settings"):
+        finetuning.search(grid, data)
 
 
 def test_failed_save_keeps_the_previous_model(preset, tmp_path):

@@ -63,6 +63,9 @@ def alternative_values(config):
         value = getattr(config, field.name)
         if not isinstance(value, CommandConfig):
             value_type = type(value)
+            if value_type is tuple and value and not isinstance(value[0], str):
+                yield field.name, [(7,)]
+                continue
             yield field.name, [other for other in examples[value_type] if other != value]
 
 
@@ -170,14 +173,14 @@ def test_grid_flags_have_an_effect(monkeypatch):
 
     def commands(config):
         task = glue.find_task("rte")
-        cells = glue_grid.cells(config, task).values()
+        cells = glue_grid.make_grid(config, task).cells().values()
         return [(cell.directory, cell.command, cell.preset) for cell in cells]
 
     config = glue_grid.FinetuneGlueConfig(tasks=("RTE",))
     assert find_idle_flags(config, commands, {"tasks"}) == []
-    assert config.task_epochs("rte") == 3
+    assert config.task_epochs("rte") == (3,)
     for name in ("rte", "RTE"):
-        assert dataclasses.replace(config, epochs_of=(f"{name}=10",)).task_epochs("rte") == 10
+        assert dataclasses.replace(config, epochs_of=(f"{name}=10",)).task_epochs("rte") == (10,)
     with pytest.raises(
         ValueError, match=r"--epochs_of must only have tasks in --tasks=RTE.*SST-2=10"
     ):

@@ -89,6 +89,10 @@ CASES = {
     "finetune": _fine_tuning(
         "finetune", "--train_file={data}/train.tsv", "--patience=2", "--noexport"
     ),
+    "grid": _fine_tuning(
+        *("finetune", "--train_file={data}/train.tsv", "--test_file={data}/train.tsv"),
+        *("--warmup=0,0.5", "--num_seeds=2", "--noexport"),
+    ),
     "feature_tagging": _fine_tuning(
         "paper.feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
     ),
@@ -221,7 +225,9 @@ def kill_and_compare(case: Case, kills: int, seed: int, directory: Path) -> str:
         arguments = [argument.format(data=data) for argument in case.arguments]
         command = [sys.executable, "-m", case.module, *arguments, f"--output_dir={target}"]
         with open(log, "ab") as file:
-            return subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
+            return subprocess.Popen(
+                command, cwd=ROOT, stdout=file, stderr=file, start_new_session=True
+            )
 
     def check(status: int) -> None:
         if status:
@@ -245,7 +251,7 @@ def kill_and_compare(case: Case, kills: int, seed: int, directory: Path) -> str:
                     break
                 time.sleep(0.05)
             else:
-                process.send_signal(signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)  # also the runs of a grid
             if process.wait() == -signal.SIGKILL:
                 killed += 1
                 num_finished = 0

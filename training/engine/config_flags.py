@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import inspect
+import io
 import os
 import re
 import typing
@@ -27,6 +29,45 @@ flags.disclaim_key_flags()
 
 Config = TypeVar("Config", bound=CommandConfig)
 
+
+class _NumbersParser(flags.ArgumentParser):  # type: ignore[type-arg]
+    """Parses a number, or multiple numbers separated by commas.
+
+    Args:
+        parser: The parser of a number.
+        is_tuple: Whether a single number is also returned as a tuple.
+        lists: The names of the flags that accept multiple numbers, if this flag does not.
+    """
+
+    def __init__(self, parser: Any, is_tuple: bool = False, lists: tuple[str, ...] = ()) -> None:
+        self.parser, self.is_tuple, self.lists = parser, is_tuple, lists
+        self.syntactic_help = parser.syntactic_help
+
+    def parse(self, argument: Any) -> Any:
+        if not isinstance(argument, str):  # a default
+            return argument
+        values = tuple(map(self.parser.parse, argument.split(",")))
+        if len(values) > 1 and self.lists:
+            names = ", ".join(f"--{name}" for name in self.lists)
+            raise ValueError(f"the flag must be a single number. Only {names} accept a list")
+        return values if len(values) > 1 or self.is_tuple else values[0]
+
+
+class _NumbersSerializer(flags.ArgumentSerializer):  # type: ignore[type-arg]
+    def serialize(self, value: Any) -> str:
+        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _define_numbers(parser: Any, **options: Any) -> Callable[..., Any]:
+    """Returns a function that defines a flag for one or more numbers, see `_NumbersParser`."""
+
+    def define(name: str, default: Any, text: str, flag_values: flags.FlagValues) -> None:
+        numbers, serializer = _NumbersParser(parser, **options), _NumbersSerializer()
+        flags.DEFINE(numbers, name, default, text, flag_values, serializer)
+
+    return define
+
+
 _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     bool | None: flags.DEFINE_bool,
@@ -36,6 +77,12 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
     int: flags.DEFINE_integer,
     str: flags.DEFINE_string,
     tuple[str, ...]: flags.DEFINE_list,
+    tuple[float, ...]: _define_numbers(flags.FloatParser(), is_tuple=True),
+    tuple[int, ...]: _define_numbers(flags.IntegerParser(), is_tuple=True),
+}
+_PARSERS = {
+    **dict.fromkeys((float, float | None), flags.FloatParser()),
+    **dict.fromkeys((int, int | None), flags.IntegerParser()),
 }
 
 
@@ -46,7 +93,10 @@ def define_recipe_flag(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def define_flags(
-    config: Any, flag_values: flags.FlagValues = flags.FLAGS, skip: Collection[str] = ()
+    config: Any,
+    flag_values: flags.FlagValues = flags.FLAGS,
+    skip: Collection[str] = (),
+    lists: tuple[str, ...] = (),
 ) -> None:
     """Defines one flag for each field in a config and its groups, with the field's default.
 
@@ -56,14 +106,49 @@ def define_flags(
     Args:
         config: A `CommandConfig` class, or an instance whose values become the defaults. Its
             docstring or a base class's docstring describes each field under `Args:`. Each field has
-            a default. Its type is bool, float or int (each optionally `| None`), str, `tuple[str,
-            ...]`, or a `CommandConfig` that groups such fields.
+            a default. Its type is bool, float or int (each optionally `| None`), str, a tuple of
+            str, float or int, or a `CommandConfig` that groups such fields.
         flag_values: The registry for the new flags.
         skip: Fields whose flags the command's other configs have already defined.
+        lists: Names of numeric fields whose flags also accept multiple numbers, which become a
+            tuple.
     """
     for name, (kind, default, text) in _flags_of(config).items():
-        if name not in skip:
-            _DEFINERS[kind](name, default, text, flag_values=flag_values)
+        if name in skip:
+            continue
+        define = _DEFINERS[kind]
+        if lists and kind in _PARSERS:
+            define = _define_numbers(_PARSERS[kind], lists=() if name in lists else lists)
+        define(name, default, text, flag_values=flag_values)
+
+
+def command_flags(config: CommandConfig, skip: Collection[str] = ()) -> list[str]:
+    """Returns the command-line flags that set a config's values, except defaults.
+
+    Args:
+        config: The config.
+        skip: Names of flags to leave out.
+
+    Example:
+
+    >>> from training.jobs.classification import FinetuneConfig
+    >>> command_flags(FinetuneConfig(label_map=("a:b", "b:c"), batch_size=16, export=False))
+    ['--batch_size=16', '--noexport', '--label_map=a:b,b:c']
+    """
+    defaults = type(config)().to_dict()
+    words = []
+    for name, value in config.to_dict().items():
+        if name in skip or value == defaults[name]:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no{name}")
+            continue
+        if isinstance(value, tuple):
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(value)
+            value = line.getvalue()
+        words.append(f"--{name}={value}")
+    return words
 
 
 def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
@@ -81,7 +166,8 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
         if isinstance(value, CommandConfig):
             fields_of_class |= _flags_of(value)
         else:
-            default = list(value) if isinstance(value, tuple) else value
+            is_words = types[field.name] == tuple[str, ...]
+            default = list(value) if is_words else value
             fields_of_class[field.name] = types[field.name], default, texts[field.name]
     return fields_of_class
 

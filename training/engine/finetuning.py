@@ -31,16 +31,17 @@ from ..plots.curves import curves_figure
 from ..plots.style import save
 from ..readers import data_inspection
 from ..scores import baselines
-from . import devices, hosts, output_directory, precision, run_presets
+from . import devices, grid_search, hosts, output_directory, precision, run_presets
 from .dev_evaluation import DevEvaluation
 from .finetuning_config import FineTuningConfig, LabeledFilesConfig
+from .grid_search import Grid
 from .job import Job, Training
 from .options import HOST_OPTIONS
 from .output_directory import NotFiniteError
 from .progress import Progress, TimeLeft, in_percent
 from .run_report import timed
 from .run_results import Run, encoder_sizes, summary, total_cost
-from .seed_runs import FitEpoch, SeedRun, run_fingerprint
+from .seed_runs import FitEpoch, SeedRun, hash_data, run_fingerprint
 
 
 def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
@@ -188,12 +189,14 @@ def run(
         results |= {"runs": [], "diverged": [str(error)]}
         _write_results(results, directory)
         raise
-    best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
+    selection_scores = [job.selection_score(next(iter(run.best.values()))) for run in runs]
+    best = runs[selection_scores.index(max(selection_scores))]
     results = {
         "config": job.config.to_dict(),
         "backend": keras.backend.backend(),
         "encoder": best.encoder,
         "runs": [dataclasses.asdict(run) for run in runs],
+        "selection_scores": selection_scores,
         "summary": summary(runs),
         "baselines": baseline_scores,
         "kept": {
@@ -231,6 +234,12 @@ def run(
     results["cost"] = total_cost(runs, results["seconds"], config)
     _write_results(results, directory)
     return results
+
+
+def search(grid: Grid, data: Any) -> LabeledFilesConfig:
+    """Performs the runs of a grid, see `grid_search.keep_best`."""
+    inputs = {"data": hash_data(data).hex(), "backend": keras.backend.backend()}
+    return grid_search.keep_best(grid, **inputs)
 
 
 def _write_results(results: dict[str, Any], directory: Path) -> None:

@@ -29,6 +29,9 @@ OUTPUT_FILE = "output.log"
 # Number of its last lines to show if the run fails
 _LAST_LINES = 15
 
+# Time to load the results of a finished run, at most
+_SECONDS_TO_LOAD = 1.0
+
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
@@ -42,11 +45,14 @@ class Cell:
         command: The name of the command's module in a checkout, followed by its other flags.
         preset: The checkpoint to start from. If it is a directory, the run is only reused for the
             same files.
+        inputs: Hashes of other inputs by name, such as the data. The run is only reused for the
+            same hashes.
     """
 
     directory: Path
     command: Sequence[str]
     preset: str = ""
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __call__(self) -> dict[str, Any]:
         """Runs the command unless it has finished before, and returns its `results.json`.
@@ -70,7 +76,9 @@ class Cell:
             and previous_record == dataclasses.replace(self, command=before).record()
         )
         if (previous_record or results.exists()) and not (previous_record == record or adds_seeds):
-            others = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
+            inputs = previous_record.get("inputs", {}).items() ^ record["inputs"].items()
+            others = sorted(set(before) ^ set(self.command))
+            others += sorted({f"other {name}" for name, _ in inputs if not others})
             raise output_directory.SettingsMismatchError(
                 f"{directory} contains a run with different settings ({' '.join(others)}). Choose "
                 "another --output_dir, or remove that directory"
@@ -105,9 +113,9 @@ class Cell:
 
     def record(self) -> dict[str, Any]:
         """Returns the settings that identify the run. They are written next to its results."""
-        content = output_directory.hash_directory(self.preset) if self.preset else b""
-        fingerprint = output_directory.fingerprint({"command": list(self.command)}, content)
-        return {"command": list(self.command), "fingerprint": fingerprint}
+        files = output_directory.hash_directory(self.preset).hex() if self.preset else ""
+        inputs = {f"files in {self.preset}": files} if files else {}
+        return {"command": list(self.command), "inputs": {**self.inputs, **inputs}}
 
 
 def run_child(command: Sequence[str], output: Path) -> subprocess.CompletedProcess[bytes]:
@@ -166,16 +174,20 @@ def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
         cells: `Cell`s, or other functions that return a finished run's result.
 
     Returns:
-        The results by key. Runs that diverged are logged and left out.
+        The results by key, without runs that diverged. Their errors are logged.
     """
     results = {}
-    # Print a line after each run that takes more than a second.
+    # Print a line after each run that takes more than a second. Faster runs were finished before,
+    # so they do not count in the estimate of the remaining time.
     options = {"lines": True, "mininterval": 1.0, "miniters": 1, "delay": 1.0, "leave": False}
     with bar("grid", len(cells), "runs", **options) as progress:
         for key, run in cells.items():
+            start = time.perf_counter()
             try:
                 results[key] = run()
             except output_directory.NotFiniteError as error:
-                logging.error("%s. It is omitted from the table", error)
+                logging.error("%s. The other runs continue", error)
+            if time.perf_counter() - start < _SECONDS_TO_LOAD:
+                progress.initial += 1
             progress.update()
     return results

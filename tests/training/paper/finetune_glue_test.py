@@ -19,9 +19,9 @@ from training.engine.output_directory import is_own  # noqa: E402
 from training.paper.glue_grid import (  # noqa: E402
     FinetuneGlueConfig,
     TaskResult,
-    cells,
     finetune_glue,
     format_table,
+    make_grid,
 )
 from training.readers.glue import find_task  # noqa: E402
 
@@ -62,59 +62,64 @@ def test_finetune_glue_writes_table_and_submission(tmp_path, preset, caplog):
     config = FinetuneGlueConfig(
         data_dir=str(tmp_path / "glue"),
         preset=preset,
-        learning_rates=("1e-3", "1e30", "1e-4"),
-        epochs=1,
+        learning_rate=(1e-3, 1e30, 1e-4),
+        epochs=(1,),
         precision="float32",
         sequence_length=16,
         output_dir=str(tmp_path / "runs"),
     )
     # One of the three runs is trained. All its texts are the same, so the accuracy is 50%.
-    grid_cells = cells(config, find_task("rte"))
-    finish(grid_cells["1e30", "32"], {"runs": [], "diverged": ["seed 1 diverged"]})
-    worse_summary = {"dev": {"accuracy": {"seeds": [0.0]}}}
-    runs = [{"best": {"dev": {"accuracy": 0.0}}, "model_path": "none.keras"}]
-    finish(grid_cells["1e-4", "32"], {"summary": worse_summary, "runs": runs})
+    grid_cells = make_grid(config, find_task("rte")).cells()
+    finish(grid_cells[1e30, 32, 1], {"runs": [], "diverged": ["seed 1 diverged"]})
+    worse = {"selection_scores": [0.0], "runs": [{"best": {"dev": {"accuracy": 0.0}}}]}
+    finish(grid_cells[1e-4, 32, 1], {**worse, "seconds": {}, "diverged": []})
     with caplog.at_level("ERROR", logger="absl"):
         results = finetune_glue(config)
-    assert "rte_1e30_32: seed 1 diverged. It is omitted from the table" in caplog.text
+    assert (
+        "learning_rate=1e+30_batch_size=32_epochs=1: seed 1 diverged. The other runs continue"
+        in caplog.text
+    )
     assert set(results) == {"rte"}
     submission = (tmp_path / "runs" / "submission" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"
     assert [line.split("\t")[0] for line in submission[1:]] == ["0", "1", "2", "3", "4"]
     assert {line.split("\t")[1] for line in submission[1:]} <= {"entailment", "not_entailment"}
     assert (tmp_path / "runs" / "glue.png").stat().st_size > 1000
-    finish_time = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
+    finished = grid_cells[1e-3, 32, 1].directory / "results.json"
+    finish_time = finished.stat().st_mtime_ns
     assert finetune_glue(config) == results
-    assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == finish_time
+    assert finished.stat().st_mtime_ns == finish_time
     files = {path.name for path in (tmp_path / "runs").iterdir()}
-    cell_names = {name for name in files if not is_own(name, "finetune_glue")}
-    assert cell_names == {"rte_1e-3_32", "rte_1e-4_32", "rte_1e30_32"}
+    assert {name for name in files if not is_own(name, "finetune_glue")} == {"rte"}
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
-    assert saved["rte"]["best_setting"] == ["1e-3", "32"]
+    best = {"learning_rate": 1e-3, "batch_size": 32, "epochs": 1}
+    assert saved["rte"]["best_setting"] == best
     assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}
     with pytest.raises(
-        ValueError, match=r"1e-3_32 contains a run with different settings \(--epochs=1\)"
+        ValueError, match=r"epochs=1 contains a run with different settings \(--precision=float32\)"
     ):
-        finetune_glue(config.replace(epochs=2))
+        finetune_glue(config.replace(precision="auto"))
     (Path(preset) / "vocab.txt").write_text("other\n")
-    with pytest.raises(ValueError, match=r"rte_1e-3_32 .* \(other files in .*preset\)"):
+    with pytest.raises(ValueError, match=r"learning_rate=0.001_.* \(other files in .*preset\)"):
         finetune_glue(config)
 
 
 def test_format_table_averages_tasks():
     seeds = {"dev": {"f1": [80.0, 82.0], "accuracy": [70.0, 70.0]}}
-    result = TaskResult(("f1", "accuracy"), seeds, ("5e-5", "32"), 76.0, "model.keras")
+    setting = {"learning_rate": 5e-5, "batch_size": 32, "epochs": 3}
+    result = TaskResult(("f1", "accuracy"), seeds, setting, 76.0, "model.keras")
     lines = format_table({"mrpc": result}).splitlines()
-    assert lines[2] == "| MRPC | f1 | 81.0 | 12.7 | 82.0 | 5e-5, 32 |"
+    assert lines[2] == "| MRPC | f1 | 81.0 | 12.7 | 82.0 | 5e-05, 32, 3 |"
     assert lines[-1] == "| average of 1 |  | 75.5 |  |  |  |"
 
 
 def test_table_has_a_row_for_each_mnli_dev_set():
     seeds = {"dev_matched": {"accuracy": [84.0]}, "dev_mismatched": {"accuracy": [80.0]}}
-    result = TaskResult(("accuracy",), seeds, ("5e-5", "32"), 84.0, "model.keras")
+    setting = {"learning_rate": 5e-5, "batch_size": 32, "epochs": 3}
+    result = TaskResult(("accuracy",), seeds, setting, 84.0, "model.keras")
     assert format_table({"mnli": result}).splitlines()[2:] == [
-        "| MNLI, matched | accuracy | 84.0 |  | 84.0 | 5e-5, 32 |",
-        "| MNLI, mismatched | accuracy | 80.0 |  | 80.0 | 5e-5, 32 |",
+        "| MNLI, matched | accuracy | 84.0 |  | 84.0 | 5e-05, 32, 3 |",
+        "| MNLI, mismatched | accuracy | 80.0 |  | 80.0 | 5e-05, 32, 3 |",
         "| average of 1 |  | 82.0 |  |  |  |",
     ]
 
@@ -133,8 +138,8 @@ def test_find_task_rejects_all():
 
 
 def test_epochs_of_overrides_a_task():
-    config = FinetuneGlueConfig(epochs=3, epochs_of=("rte=10",))
-    assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == (10, 3)
+    config = FinetuneGlueConfig(epochs=(3,), epochs_of=("rte=10",))
+    assert (config.task_epochs("rte"), config.task_epochs("mrpc")) == ((10,), (3,))
     with pytest.raises(
         ValueError, match=r"a task and a positive number, as in rte=10. Received: 'rte=0'"
     ):

@@ -14,8 +14,8 @@ from ..glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://albert/albert-base-v2",
-    learning_rates=("1e-5", "2e-5", "3e-5", "5e-5"),
-    batch_sizes=("16", "32", "128"),
+    learning_rate=(1e-5, 2e-5, 3e-5, 5e-5),
+    batch_size=(16, 32, 128),
     sequence_length=512,
     output_dir="runs/albert_glue",
 )

@@ -11,9 +11,9 @@ from ..glue_grid import FinetuneGlueConfig
 
 CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://FacebookAI/roberta-base",
-    learning_rates=("1e-5", "2e-5", "3e-5"),
-    batch_sizes=("16", "32"),
-    epochs=10,
+    learning_rate=(1e-5, 2e-5, 3e-5),
+    batch_size=(16, 32),
+    epochs=(10,),
     warmup=0.06,
     weight_decay=0.1,
     output_dir="runs/roberta_glue",
