@@ -99,7 +99,7 @@ def read_weights(directory):
 def finished_run(corpus, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "whole"
     with open(directory.with_suffix(".out"), "w") as out, contextlib.redirect_stdout(out):
-        pretrain_command.main(config(corpus, directory))
+        pretrain_command.main(config(corpus, directory, preset_every=6))
     return directory, json.loads((directory / "results.json").read_text())
 
 
@@ -119,6 +119,11 @@ def test_pretrain_writes_a_preset(finished_run):
     assert len(masked_lm.fill("the [MASK] sat", top_k=3)) == 3
     with pytest.warns(CheckpointWarning):
         TextClassifier.from_preset(directory / "preset", num_classes=2)
+    (intermediate,) = (directory / "presets").iterdir()
+    assert intermediate.name == "step_000000006"
+    with pytest.warns(CheckpointWarning):
+        early = MaskedLM.from_preset(intermediate)
+    assert not np.array_equal(*(task.backbone.get_weights()[0] for task in (early, masked_lm)))
 
 
 @pytest.mark.on_each_backend
@@ -380,7 +385,7 @@ def test_dev_text_has_its_own_mask_probability(corpus, tmp_path):
     source = TextSource.from_config(settings)
     vocabulary = source.vocabulary()
     tokenizer = open_tokenizer(vocabulary, None)
-    batches = Batches(settings.text, settings.task, False, tokenizer)
+    batches = Batches(settings.text, settings.task, EncoderOptions(), tokenizer)
     streams = batches.phase_batches(settings.optimization, source.all_records(vocabulary))
     (train, dev), *_ = streams.values()
     for stream, probability in ((train, 0.3), (dev, 0.1)):
@@ -636,6 +641,8 @@ def test_batch_size_warmup_has_equal_stages():
             {"eval_every": 5, "steps_per_execution": 2},
             "must be a multiple of --steps_per_execution",
         ),
+        ({"eval_every": 5, "preset_every": 7}, "multiple of --eval_every, which is 5. Received: 7"),
+        ({"right_to_left": True}, "--right_to_left=True is given, but --causal is not given"),
         ({"objective": "replaced_token"}, "not support the pair labels"),
         (
             {"teacher": "somewhere"},

@@ -260,6 +260,7 @@ NO_INFLUENCE = (
     "tensorboard",
     "checkpoint_seconds",
     "keep_checkpoints",
+    "preset_every",
     "keep_store",
     "num_workers",
     "measure_energy",

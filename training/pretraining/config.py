@@ -20,6 +20,7 @@ from ..engine.options import (
     Fraction,
     HostOptions,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveFraction,
     PositiveInt,
@@ -234,6 +235,8 @@ class EncoderOptions(CommandConfig):
         dropout: Dropout rate for hidden states and attention. By default, as in model.
         causal: Whether attention is left-to-right and every token predicts the next. If init_preset
             is given, its model must also be causal.
+        right_to_left: Whether to reverse each row, so that every token predicts the previous token.
+            Requires causal. The preset is then a left-to-right model of reversed rows.
         init_preset: Checkpoint to initialize the weights from. Replaces model and vocabulary. Empty
             starts from random weights.
     """
@@ -244,6 +247,7 @@ class EncoderOptions(CommandConfig):
     num_heads: PositiveInt | None = None
     dropout: ProperFraction | None = None
     causal: bool = False
+    right_to_left: bool = False
     init_preset: str = ""
 
     def architecture(self, tokenizer: Tokenizer, longest: int) -> BertConfig:
@@ -301,6 +305,8 @@ class PretrainConfig(CommandConfig):
         optimization: The training steps and the optimizer.
         output_dir: Directory for all outputs.
         keep_checkpoints: Number of checkpoints to keep. At least 2, in case the last is corrupted.
+        preset_every: Number of training steps between two presets in presets/step_N, a multiple of
+            eval_every. 0 only writes the preset at the end.
         tensorboard: Whether to write TensorBoard logs.
         compute: How the training step is computed.
         costs: The estimated energy and cost.
@@ -309,6 +315,7 @@ class PretrainConfig(CommandConfig):
 
     output_dir: str = "runs/pretrain"
     keep_checkpoints: Annotated[int, checks.NumberRange(at_least=2, integer=True)] = 2
+    preset_every: NonNegativeInt = 0
     tensorboard: bool = False
     text: TextOptions = dataclasses.field(default_factory=TextOptions)
     encoder: EncoderOptions = dataclasses.field(default_factory=EncoderOptions)
@@ -335,6 +342,8 @@ class PretrainConfig(CommandConfig):
             yield ["vocabulary", "vocabulary_size"], reason
         if encoder.causal:
             yield (*_OF_MASKS, *_OF_DYNAMIC_MASKS), "--causal does not use masks"
+        else:
+            yield ["right_to_left"], "--causal is not given"
         if rows.static_masks:
             yield _OF_DYNAMIC_MASKS, "--static_masks are sampled as in the original BERT code"
         if self.compute.devices == 1 and not self.hosts.coordinator:
@@ -348,6 +357,8 @@ class PretrainConfig(CommandConfig):
             raise ValueError(
                 "--causal predicts the next token at every position: remove --static_masks"
             )
+        if self.encoder.right_to_left and self.text.packing:
+            raise ValueError("--right_to_left does not support --packing: remove one")
         if self.encoder.causal and objective == "replaced_token":
             raise ValueError("--objective=replaced_token does not support --causal: remove one")
         if objective != "masked_lm" and rows.next_sentence:
@@ -356,7 +367,13 @@ class PretrainConfig(CommandConfig):
                 f"--sequence_format={rows.sequence_format}. Use full_sentences, "
                 "document_sentences or sentence_pairs"
             )
-        batches = self.optimization.steps_per_interval * self.optimization.accumulation
+        interval = self.optimization.steps_per_interval
+        if self.preset_every % interval:
+            raise ValueError(
+                f"--preset_every must be a multiple of --eval_every, which is {interval}. "
+                f"Received: {self.preset_every}"
+            )
+        batches = interval * self.optimization.accumulation
         if batches % self.compute.steps_per_execution:
             raise ValueError(
                 "--eval_every times --accumulation must be a multiple of --steps_per_execution, "

@@ -88,7 +88,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
         records = source.all_records(vocabulary)
     tokenizer = open_tokenizer(vocabulary, text.corpus.lowercase)
     causal = config.encoder.causal
-    batches = Batches(text, config.task, causal, tokenizer)
+    batches = Batches(text, config.task, config.encoder, tokenizer)
     phases = batches.phase_batches(config.optimization, records)
     # Set the seed after the records, so that creating them does not change the random state.
     set_random_seed(text.rows.seed)
@@ -389,6 +389,10 @@ class IntervalReport(keras.callbacks.Callback):
         self.state = dataclasses.replace(
             self.state, step=step, seconds=total, log=[*self.state.log, record]
         )
+        every = self.run.config.preset_every
+        # Before the checkpoint, because a run that resumes from it would not write the preset.
+        if every and step % every == 0 and hosts.is_main_process():
+            self.model.save_to_preset(self._directory / "presets" / f"step_{step:09}")
         self.run.checkpoints.save(self.model, self.state)
         if hosts.is_main_process():
             self._write(record)

@@ -24,7 +24,7 @@ from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import hosts
 from ..engine.output_directory import SettingsMismatchError
-from .config import PretrainConfig, TaskOptions, TextOptions, named_architecture
+from .config import EncoderOptions, PretrainConfig, TaskOptions, TextOptions, named_architecture
 from .optimization import Optimization, Phase
 from .record_config import RowOptions, content_of_inputs, find_inputs
 from .records import (
@@ -34,6 +34,7 @@ from .records import (
     require_libraries,
     warn_of_unknown_tokens,
 )
+from .right_to_left import PreviousTokenTargets
 from .tokenizer_source import family_options, make_tokenizer, save_tokenizer
 
 VOCABULARY = "vocab.txt"
@@ -260,7 +261,7 @@ class Batches:
 
     text: TextOptions
     task: TaskOptions
-    causal: bool
+    encoder: EncoderOptions
     tokenizer: Tokenizer
 
     def phase_batches(
@@ -324,8 +325,9 @@ class Batches:
         )
 
     def _masker(self, rows: RowOptions, seed: int) -> Any:
-        if self.causal:
-            return NextTokenTargets(pad_token_id=self.tokenizer.pad_token_id)
+        if self.encoder.causal:
+            targets = PreviousTokenTargets if self.encoder.right_to_left else NextTokenTargets
+            return targets(pad_token_id=self.tokenizer.pad_token_id)
         return MaskedLMMaskGenerator.from_tokenizer(
             self.tokenizer,
             unit=self.task.masking_unit,
