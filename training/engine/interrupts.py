@@ -55,7 +55,9 @@ def defer_interrupt(
         KeyboardInterrupt: At the end of the block, if a signal was received.
     """
     pressed = threading.Event()
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Scripts ignore Ctrl-C in commands that they start in the background.
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    is_default = is_ignored or signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not (is_possible and is_default and threading.current_thread() is threading.main_thread()):
         yield pressed.is_set
         return
@@ -71,7 +73,8 @@ def defer_interrupt(
             act()
 
     _is_deferred.set()
-    handlers = {number: signal.signal(number, handle) for number in _SIGNALS}
+    numbers = _SIGNALS[1:] if is_ignored else _SIGNALS
+    handlers = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield pressed.is_set
     finally:

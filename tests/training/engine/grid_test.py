@@ -61,16 +61,24 @@ GRID = """
 import signal, sys
 from training.engine import grid, program
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGINT, {handler})
 program.run(lambda arguments: grid.run_child([sys.executable, "-c", *sys.argv[1:]], "output.log"))
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
-@pytest.mark.parametrize("sent", ["Ctrl-C in a terminal", "SIGINT", "SIGTERM"])
-def test_interrupted_grid_leaves_a_checkpoint(sent, tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "handler"),
+    [
+        ("Ctrl-C in a terminal", "signal.default_int_handler"),
+        ("SIGINT", "signal.default_int_handler"),
+        ("SIGTERM", "signal.default_int_handler"),
+        ("SIGTERM", "signal.SIG_IGN"),  # as in a script's background commands
+    ],
+)
+def test_interrupted_grid_leaves_a_checkpoint(sent, handler, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", GRID, CHILD, "checkpoint"],
+        [sys.executable, "-c", GRID.replace("{handler}", handler), CHILD, "checkpoint"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
