@@ -16,7 +16,7 @@ from training.engine import child_commands
 from training.engine.options import CommandConfig
 from training.export import ExportConfig
 from training.jobs import tasks
-from training.paper import ablation, glue_grid
+from training.paper import ablation, ablation_config, glue_grid
 from training.predict import PredictConfig
 from training.readers import glue
 
@@ -169,7 +169,9 @@ def test_predict_flags_have_an_effect(name, tmp_path, monkeypatch):
 
 
 def test_grid_flags_have_an_effect(monkeypatch):
-    monkeypatch.setattr(ablation.Size, "step_flops", lambda size: size.num_layers)  # saves time
+    monkeypatch.setattr(
+        ablation_config.Size, "step_flops", lambda size: size.num_layers
+    )  # saves time
 
     def commands(config):
         task = glue.find_task("rte")
@@ -190,8 +192,9 @@ def test_grid_flags_have_an_effect(monkeypatch):
         cells = {**ablation.pretraining_cells(config), **ablation.finetuning_cells(config)}
         return [(cell.directory, cell.command) for cell in cells.values()]
 
-    for study in ("tasks", "size"):
-        assert find_idle_flags(ablation.AblationConfig(study=study), runs, {"study"}) == []
+    for study in ablation_config.STUDY_OPTIONS:
+        config = ablation_config.AblationConfig(study)
+        assert find_idle_flags(config, runs, {"study"}) == []
 
 
 def test_plan_flags_have_an_effect(monkeypatch):

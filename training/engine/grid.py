@@ -85,18 +85,18 @@ class Cell:
             )
         process = None
         if adds_seeds or not results.exists():
-            module, *flags = *self.command, f"--output_dir={directory}"
-            name = module.removeprefix("training.")
+            name = self.command[0].removeprefix("training.")
+            flags = [*self.command[1:], f"--output_dir={directory}"]
+            module = ("-m", f"{child_commands.PACKAGE}.{name}")
             directory.mkdir(parents=True, exist_ok=True)
             # Remove the results for fewer seeds before the record changes.
             results.unlink(missing_ok=True)
             atomic.write_json(file, record)
-            command = [sys.executable, "-m", f"{child_commands.PACKAGE}.{name}", *flags]
             output = directory / OUTPUT_FILE
             with open(output, "a", encoding="utf-8") as file:
-                print(f"$ {child_commands.command_name(name)} {shlex.join(flags)}", file=file)
+                print("$", shlex.join(["python", *module, *flags]), file=file)
             start = time.monotonic()
-            process = run_child(command, output)
+            process = run_child([sys.executable, *module, *flags], output)
             seconds = time.monotonic() - start
         values: dict[str, Any] = {}
         if results.exists():

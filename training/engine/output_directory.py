@@ -54,10 +54,10 @@ _WRITTEN = {
     "pretrain": (
         *_RUN,
         *("vocab.txt", "tokenizer", "vocabulary.json", "records_[0-9]*", "dev_records_[0-9]*"),
-        *("preset", "log.jsonl", "curves.png"),
+        *("preset", "presets", "log.jsonl", "curves.png"),
     ),
     "finetune_glue": ("glue.json", "glue.md", "glue.png", "submission"),
-    "ablation": ("ablation.json", "ablation.png"),
+    "ablation": ("ablation.json", "ablation.md", "ablation.png"),
     "create_pretraining_data": (
         *(".work", "summary.json", "lengths.png", "pretraining-*-of-*.tfrecord"),
     ),
