@@ -138,17 +138,18 @@ def _first_row(lines: Iterator[str], separator: str) -> list[str]:
 def _western_or_utf_8(path: Path) -> str:
     """Returns Windows-1252 if no non-ASCII line is UTF-8 and it is the most likely encoding."""
     examples: list[tuple[int, bytes]] = []
+    others_are_utf_8 = False
     with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # The reader raises them.
         lines, _ = byte_lines(file, path)
-        for number, line in enumerate(lines, start=1):
-            if line.isascii():
-                continue
-            if is_utf_8(line):
-                return UTF_8
-            if len(examples) < LINES_SAMPLED:
-                examples.append((number, line))
-    sample = sample_lines(line for _, line in examples)
-    if not examples or next(iter(likely_encodings(sample)), "") != WESTERN:
+        numbered = ((n, line) for n, line in enumerate(lines, start=1) if not line.isascii())
+        examples += itertools.islice(numbered, LINES_SAMPLED)
+        if not examples or any(is_utf_8(line) for _, line in examples):
+            return UTF_8
+        sample = sample_lines(line for _, line in examples)
+        if next(iter(likely_encodings(sample)), "") != WESTERN:
+            return UTF_8
+        others_are_utf_8 = any(is_utf_8(line) for _, line in numbered)
+    if others_are_utf_8 or not examples:
         return UTF_8
     number, line = examples[0]
     warnings.warn(

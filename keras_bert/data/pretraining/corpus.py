@@ -111,7 +111,7 @@ def read_documents(
     Args:
         path: Path to the file, or a URL that fsspec can open.
         format: See `read_corpus`.
-        **options: `document_ends`, `field` and `language`, see `read_corpus`.
+        **options: `document_ends`, `field`, `language` and `encoding`, see `read_corpus`.
 
     Returns:
         The documents, each a list of sentences.
