@@ -198,7 +198,8 @@ class TextFileOptions(CommandConfig):
             gb18030 or cp950 (Chinese). A byte order mark takes precedence. Output files are UTF-8.
     """
 
-    encoding: str = UTF_8
+    # Subclasses have positional arguments of their own.
+    encoding: str = dataclasses.field(default=UTF_8, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
