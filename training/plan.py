@@ -30,7 +30,7 @@ from keras_bert.data.pretraining.static_masking import default_max_predictions
 from .costs import energy, run_cost
 from .engine import program, run_report
 from .engine.options import (
-    CostOptions,
+    EnergyOptions,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -99,7 +99,7 @@ _BUSY = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanConfig(CostOptions):
+class PlanConfig(EnergyOptions):
     """The run to estimate, and the hardware.
 
     Args:
@@ -143,6 +143,7 @@ class PlanConfig(CostOptions):
     hardware: str = _THIS
     devices: PositiveInt = 1
     mfu: Fraction = 0.0
+    cost_per_device_hour: NonNegativeFloat = 0.0
 
     def unused_flags(self) -> UnusedFlags:
         if self.hardware == _THIS:

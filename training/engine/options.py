@@ -293,21 +293,30 @@ class DeviceOptions(CommandConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class CostOptions(CommandConfig):
-    """Options for measuring a run's cost.
+class EnergyOptions(CommandConfig):
+    """Options for measuring a run's energy.
 
     Args:
         measure_energy: Whether to measure the energy and CO2 of each host. Requires codecarbon (the
             extra energy).
         country: Three-letter ISO code of the country, to compute the CO2 of its electricity.
-        cost_per_hour: Price per hour for the machine or for all hosts together, in any currency. 0
-            if unknown.
     """
 
     measure_energy: bool = True
     country: str = "USA"
-    cost_per_hour: NonNegativeFloat = 0.0
 
     def unused_flags(self) -> UnusedFlags:
         if not self.measure_energy:
             yield ["country"], "--nomeasure_energy is also given"
+
+
+@dataclasses.dataclass(frozen=True)
+class CostOptions(EnergyOptions):
+    """Options for measuring a run's cost.
+
+    Args:
+        cost_per_hour: Price per hour for the machine or for all hosts together, in any currency. 0
+            if unknown.
+    """
+
+    cost_per_hour: NonNegativeFloat = 0.0
