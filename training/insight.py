@@ -42,7 +42,7 @@ from .jobs.tasks import jobs_by_kind, jobs_by_predict_method
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
 from .readers.labeled_text import TextColumns, read_labeled_text
-from .readers.tagged_words import WordColumns
+from .readers.tagged_words import WordColumns, sentence_texts
 
 _THIS, _OTHER = "this model", "other model"
 # Examples with at most this many words are explained first.
@@ -216,7 +216,7 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     if suffix in TAGGING_SUFFIXES:
         check_flags_of_kind(config, "tagging", config.data_file)
         check_unset(config, _LABEL_FLAGS, "a masked LM reads no labels")
-        return [" ".join(words) for words in config.read_words(config.data_file, False).words]
+        return sentence_texts(config.read_words(config.data_file, labeled=False))
     names = [*TextColumns.__annotations__, *WordColumns.__annotations__]
     check_unset(config, names, f"each line of {path} is a text")
     texts = [line.strip() for line in read_lines(path, config.encoding)]

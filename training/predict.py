@@ -65,7 +65,8 @@ from .readers.labeled_text import TextColumns, parse_label_map
 from .readers.question_files import read_questions
 from .readers.row_values import BadRows, excerpt, field
 from .readers.separated_values import Quoting
-from .readers.tagged_words import WORDS
+from .readers.tagged_words import WORDS, WordColumns
+from .readers.task_files import first_tag
 
 Row = dict[str, Any]
 
@@ -124,7 +125,7 @@ class PredictConfig(TextFileOptions):
             from the end. Defaults to the first column that does not only contain word numbers.
         separator: The separator of CoNLL columns: auto, tab or space.
         comments: Whether lines that start with # before a sentence are comments. By default, only
-            in CoNLL-U.
+            in CoNLL-U, or if such a line starts every sentence.
         label_map: Labels to rename in the output. For example, neutral:no,contradiction:no writes
             no for both, with the probability of the predicted label.
         skip_invalid: Whether to skip and count invalid rows, instead of raising an error. Then
@@ -365,17 +366,14 @@ def _file_rows(
             texts = {"question": example.question, "context": example.context}
             yield f"row {number}", {"id": example.id, **texts}
     elif format == "conll":
-        from keras_bert.data.conll import read_conll
-
-        text = read_conll(
-            path,
+        columns = WordColumns(
+            encoding=config.encoding,
             word_column=config.word_column,
             separator=config.separator,
             comments=config.comments,
-            labeled=False,
-            skip_invalid=bad.collect,
-            encoding=config.encoding,
         )
+        text = columns.read_words(str(path), labeled=False, skip_invalid=bad.collect)
+        bad.messages += text.skipped
         for number, words in enumerate(text.words, start=1):
             yield f"row {number}", {"text": words}
     else:
@@ -399,6 +397,9 @@ def _format(config: PredictConfig, fields: RowFields) -> str:
             )
         return "conll"
     format = FORMATS.get(suffix, "auto")
+    has_words = "text" in fields.lists and format in ("auto", "tsv") and path.is_file()
+    if has_words and first_tag(path, config.encoding):
+        return "conll"
     if format == "auto" and config.input != "-" and not path.is_file():  # a directory
         format = infer_format(path, config.encoding)
     if "choices" in fields.names:

@@ -163,6 +163,25 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
 # %% [markdown]
 # Long texts are processed in overlapping windows, so the text length is not limited.
 #
+# ## Words or characters
+#
+# A tagger splits texts like its training words. `fit` infers the unit, and it is saved with the model and its exports. To choose it yourself,
+# pass `word_unit` to `from_preset`, or `--word_unit` to the command.
+#
+# | Training words | `word_unit` |
+# |---|---|
+# | words and punctuation marks, or Chinese characters, as in CoNLL-2003 and MSRA | `words` |
+# | the same, and single characters in Japanese, Thai, Lao, Tibetan, Burmese or Khmer | `words_or_characters` |
+# | the text between spaces, as in Naver NER | `whitespace` |
+# | characters, including spaces, as in KLUE-NER | `characters_and_spaces` |
+# | characters without spaces | `characters` |
+# | words from a segmenter, in scripts without spaces | `segmented` |
+#
+# A character is a Unicode code point. `tag` cannot split texts like a segmenter, so it warns you. In this case, pass lists of words, and use
+# the signature `serve_words` in exports.
+#
+# Note: Korean morphemes are separated by spaces in the training file, but not in texts. `fit` cannot detect them, so also pass lists of words.
+#
 # ## Command line
 #
 # The command reads CoNLL files, with one word and its label per line and a blank line after each sentence. This code writes such files:

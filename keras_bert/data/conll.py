@@ -106,8 +106,9 @@ def read_conll(
             otherwise spaces). Defaults to `"auto"`.
         comments: Whether lines that start with `#` before a sentence are comments, as in CoNLL-U.
             Then `# newdoc` starts a document, and CoNLL-U's multiword tokens (ids such as `1-2`)
-            and empty nodes (`8.1`) are skipped. Defaults to `True` for CoNLL-U files and `False`
-            for other files.
+            and empty nodes (`8.1`) are skipped. Defaults to `True` for CoNLL-U files, and for files
+            in which such a line starts every sentence, as in KLUE. If these lines start with `##`,
+            lines with a single `#` are words.
         labeled: Whether to read labels as well as words. Defaults to `True`.
         skip_invalid: Whether to skip sentences with an invalid line and list them in the result,
             instead of raising an error. Defaults to `False`.
@@ -118,15 +119,15 @@ def read_conll(
         A `TaggedText` with the sentences in file order.
 
     Warns:
-        UserWarning: If words are read from the second column because the first only counts them, or
-            if CoNLL-U labels are read from the default column.
+        UserWarning: If words are read from the second column because the first only counts them, if
+            CoNLL-U labels are read from the default column, or if lines are skipped as comments in
+            a file that is not in CoNLL-U.
 
     Raises:
         FileNotFoundError: If the file does not exist.
         MissingLabelsError: If labels are read and the first word has no label.
-        ValueError: If the file is invalid or has no words, or if every sentence starts with a line
-            that looks like a comment and `comments` is false. The message contains the file, the
-            line, and the expected and received values.
+        ValueError: If the file is invalid or has no words. The message contains the file, the line,
+            and the expected and received values.
 
     Example:
 
@@ -144,15 +145,24 @@ def read_conll(
     check_choice(("auto", "tab", "space"), separator=separator)
     path = Path(path)
     is_conll_u = _is_conll_u(path, encoding)
-    comments = is_conll_u if comments is None else comments
-    sentences, starts = _sentences(path, separator, comments, encoding)
+    comment = "#" if is_conll_u and comments is None else ""
+    sentences, starts = _sentences(path, separator, comment, encoding)
+    first_words = [rows[0].columns[0] for rows in sentences]
+    all_start_with_sign = len(sentences) > 1 and all(word.startswith("#") for word in first_words)
+    if comments is None and not is_conll_u and all_start_with_sign:
+        warnings.warn(
+            f"{path}: every sentence starts with a line that starts with #, so such lines before a "
+            "sentence are skipped as comments. To read them as words, pass comments=False "
+            "(--nocomments in commands).",
+            stacklevel=2,
+        )
+        comments = True
+    if comments:
+        has_two_signs = all(word.startswith("##") for word in first_words)
+        comment = "##" if has_two_signs else "#"
+        sentences, starts = _sentences(path, separator, comment, encoding)
     if not sentences:
         raise ValueError(f"{path} contains no words.")
-    if len(sentences) > 1 and all(rows[0].columns[0].startswith("#") for rows in sentences):
-        raise ValueError(
-            f"{path}: every sentence starts with a line that starts with #. If these lines are "
-            "comments, pass comments=True (--comments in commands)."
-        )
     usual = _usual_row(sentences, skip_invalid)
     if word_column is None:
         word_column = _FORM if is_conll_u else _word_column(path, sentences, usual, labeled)
@@ -253,16 +263,19 @@ class _Row(NamedTuple):
 
 
 def _sentences(
-    path: Path, separator: Separator, comments: bool, encoding: str
+    path: Path, separator: Separator, comment: str, encoding: str
 ) -> tuple[list[list[_Row]], list[int]]:
-    """Returns the rows of each sentence, and the index of each document's first sentence."""
+    """Returns the rows of each sentence, and the index of each document's first sentence.
+
+    Lines before a sentence that start with `comment` are skipped. `""` skips no lines.
+    """
     sentences: list[list[_Row]] = []
     starts: list[int] = []
     rows: list[_Row] = []
     for number, line in enumerate(itertools.chain(read_lines(path, encoding), [""]), start=1):
         line = line.removesuffix("\n").removesuffix("\r")
         columns = _columns(line, separator) if line.strip(_BLANK) else []
-        if columns and comments and not rows and line.startswith("#"):
+        if columns and comment and not rows and line.startswith(comment):
             if _NEW_DOCUMENT.match(line):
                 starts.append(len(sentences))
         elif not columns or DOCUMENT_START in columns[:2]:  # It is second after a word number.
@@ -271,7 +284,7 @@ def _sentences(
                 rows = []
             if columns:
                 starts.append(len(sentences))
-        elif not (comments and _NOT_A_WORD.fullmatch(columns[0])):
+        elif not (comment and _NOT_A_WORD.fullmatch(columns[0])):
             rows.append(_Row(number, columns))
     return sentences, starts
 

@@ -18,6 +18,7 @@ from keras_bert.data.arrays import (
     same_in_rows,
     truncate_rows,
 )
+from keras_bert.data.columns import as_string
 from keras_bert.data.packing import (
     Preprocessor,
     Sequences,
@@ -26,6 +27,13 @@ from keras_bert.data.packing import (
     pack_texts,
 )
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
+from keras_bert.text.words import (
+    WORD_UNITS,
+    WordUnit,
+    find_unspaced_words,
+    infer_word_unit,
+    split_words,
+)
 
 
 class NestedWords(NamedTuple):
@@ -115,6 +123,12 @@ class TokenClassifierPreprocessor(Preprocessor):
             512.
         overlap: Number of shared tokens between consecutive windows in a sentence. Defaults to a
             quarter of the window.
+        word_unit: What a word is when a text is split into words: `"words"` (also splits
+            punctuation marks and Chinese characters), `"words_or_characters"` (also splits
+            characters in Japanese, Thai, Lao, Tibetan, Burmese and Khmer), `"whitespace"`,
+            `"characters"`, `"characters_and_spaces"` (spaces are words), or `"segmented"` (as
+            `"words"`, with a warning, because the training words come from a segmenter). By
+            default, `fit` infers it from the training words, and until then it is `"words"`.
 
     Call arguments:
         words: Sentences of words (nested lists), documents of such sentences (with one more nesting
@@ -149,18 +163,82 @@ class TokenClassifierPreprocessor(Preprocessor):
         tokenizer: Tokenizer,
         sequence_length: int = 512,
         overlap: int | None = None,
+        word_unit: WordUnit | None = None,
     ) -> None:
         checks.NumberRange(at_least=4, integer=True).check(sequence_length=sequence_length)
         max_tokens = sequence_length - num_special_tokens(tokenizer)
         checks.NumberRange(at_least=1, below=max_tokens, integer=True).check_optional(
             overlap=overlap
         )
+        if word_unit is not None:
+            checks.check_choice(WORD_UNITS, word_unit=word_unit)
         super().__init__(tokenizer, sequence_length)
+        self.word_unit = word_unit
+        self._warned_of_unit = False
         self.overlap = max(1, max_tokens // 4) if overlap is None else overlap
         self._max_tokens = max_tokens
 
     def __call__(self, words: Any) -> dict[str, Any]:
         return self.pad(self.windows(words))
+
+    @property
+    def text_unit(self) -> WordUnit:
+        """The unit for texts: `word_unit`, or `"words"` if it is unknown."""
+        return self.word_unit or "words"
+
+    def learn_word_unit(self, sentences: Sequence[Sequence[Any]]) -> None:
+        """Sets `word_unit` to the unit of training words, if it is `None`.
+
+        Args:
+            sentences: The training words.
+
+        Warns:
+            UserWarning: If the unit is not `"words"`, or if it differs from `word_unit`.
+        """
+        unit = infer_word_unit([as_string(word) for word in words] for words in sentences)
+        if unit is None or unit == self.word_unit:
+            return
+        if self.word_unit is not None:
+            if "segmented" not in (unit, self.word_unit):
+                checks.warn(
+                    f"word_unit is {self.word_unit!r}, but the training words look like {unit!r}. "
+                    f"Texts are split by {self.word_unit!r}. To change this, pass word_unit to "
+                    "`from_preset` (--word_unit in commands)."
+                )
+            return
+        self.word_unit = unit
+        if unit == "segmented":
+            self.warn_of_segments("The training words come from a segmenter")
+        elif unit != "words":
+            checks.warn(
+                f"Texts will be split by word_unit={unit!r}, like the training words. To change "
+                "this, pass word_unit to `from_preset` (--word_unit in commands)."
+            )
+
+    def split_texts(self, texts: Sequence[str]) -> list[tuple[list[str], list[int], list[int]]]:
+        """Splits texts by `word_unit`, see `keras_bert.text.words.split_words`.
+
+        Warns:
+            UserWarning: Once, if texts cannot be split like the training words.
+        """
+        split = [split_words(text, self.text_unit) for text in texts]
+        if self.text_unit == "segmented" and texts:
+            self.warn_of_segments("The training words came from a segmenter")
+        elif self.text_unit in ("words", "whitespace") and not self._warned_of_unit:
+            for words, _, _ in split:
+                if word := find_unspaced_words(words):
+                    self.warn_of_segments(f"{word!r} is in a script without spaces between words")
+                    break
+        return split
+
+    def warn_of_segments(self, reason: str) -> None:
+        """Warns once that texts cannot be split like the training words."""
+        if not self._warned_of_unit:
+            self._warned_of_unit = True
+            checks.warn(
+                f"{reason}, so texts may be split differently from the training words. Pass lists "
+                "of words, in exports to the signature serve_words."
+            )
 
     def pad(self, windows: WordWindows) -> dict[str, Any]:
         """Pads windows to dense features `(windows, length)`, the length of the longest window."""

@@ -56,6 +56,7 @@ class ExportDescription:
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         dtype: Precision of the encoder's weights and matmuls.
         pooling: How an embedder pools token embeddings. Empty for other tasks.
+        word_unit: How a tagger splits texts into words. Empty for other tasks.
     """
 
     task: str
@@ -68,6 +69,7 @@ class ExportDescription:
     max_text_bytes: int | None = None
     dtype: str = "float32"
     pooling: str = ""
+    word_unit: str = ""
 
     @classmethod
     def from_task(cls, task: Servable, options: ExportOptions) -> Self:
@@ -84,6 +86,7 @@ class ExportDescription:
             options.max_text_bytes,
             options.dtype,
             getattr(task, "pooling", ""),
+            getattr(task, "word_unit", None) or "",
         )
 
     def to_json(self) -> str:

@@ -57,6 +57,9 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       returns the `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
     """
     outputs = ServedOutputs(task, options)
+    unit = task.preprocessor.text_unit
+    if unit == "segmented":
+        task.preprocessor.warn_of_segments("The training words came from a segmenter")
 
     def tagged(
         words: tf.RaggedTensor, class_names: Sequence[str] | None = options.class_names
@@ -72,7 +75,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         (text,) = validate_texts((text,), "text", options)
-        words, starts, ends = words_with_offsets(text)
+        words, starts, ends = words_with_offsets(text, unit)
         return words, starts, ends
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:

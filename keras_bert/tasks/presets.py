@@ -12,6 +12,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers.initial_weights import skip_initial_weights
 from keras_bert.migration_hints import suggestion
 from keras_bert.tasks.preset_heads import HeadChoice, choose_head
+from keras_bert.text.words import WORD_UNITS
 from keras_bert.vocabularies.tokenizer_config import list_tokens, with_defaults
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
@@ -146,7 +147,9 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
                 f"The config of the preprocessor must have {name}. Received: {list(values)}"
             )
     for name, value in values.items():
-        if name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
+        if name == "word_unit" and value is not None:
+            checks.check_choice(WORD_UNITS, word_unit=value)
+        elif name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
             raise ValueError(f"{name} of the preprocessor must be an integer. Received: {value!r}")
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(

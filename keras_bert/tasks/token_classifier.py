@@ -25,6 +25,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.explained_row import ExplainedRow, Span, one_row, predict_row, target_class
 from keras_bert.tasks.task import Task
+from keras_bert.text.words import WordUnit, join_words, word_separator
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -42,7 +43,8 @@ class TokenClassifier(Task):
     tagger.entities("a film from New York")  # [{"type": "LOC", "text": "New York", …}]
     ```
 
-    A word's class is the class of its first subword.
+    A word's class is the class of its first subword. A word may also be a character. The unit of
+    the training words is kept in the preprocessor's `word_unit`, and texts are split by it.
 
     `fit` and `evaluate` accept a list of sentences, each a list of words, or a list of documents,
     each a list of sentences. In a document, each sentence has its neighboring sentences as context.
@@ -136,15 +138,23 @@ class TokenClassifier(Task):
         """The dropout rate on the sequence output."""
         return self.head.dropout
 
+    @property
+    def word_unit(self) -> WordUnit | None:
+        """How texts are split into words, see `TokenClassifierPreprocessor`.
+
+        `None` before training, or without a preprocessor.
+        """
+        return (self._preprocessor_config() or {}).get("word_unit")
+
     def tag(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Predicts the most probable class of each word.
 
         Args:
             x: A text or a list of texts, or words in any form that `fit` accepts. Texts are split
-                into words at whitespace and punctuation, and around each Chinese character. Note
-                that in Japanese and Thai, whole clauses have no whitespace and would be single
-                words. For these languages, pass lists of words split like the training data, for
-                example by a segmenter.
+                by the preprocessor's `word_unit`, like the training words: into words and
+                punctuation marks, at whitespace, or into characters. Note that training words from
+                a segmenter or a morphological analyzer cannot be split like this. In this case,
+                pass lists of words from the same segmenter.
             batch_size: Number of windows per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
 
@@ -222,14 +232,14 @@ class TokenClassifier(Task):
         tags = self._tag_rows(rows, batch_size, verbose)
         texts = [None] * len(tags) if rows.texts is None else rows.texts
         return rows.nest_like_input(
-            [_entities(*pair, names) for pair in zip(tags, texts, strict=True)]
+            [_entities(*pair, names, self.word_unit) for pair in zip(tags, texts, strict=True)]
         )
 
     def _read_words(self, x: Any) -> WordsAdapter:
         rows = read_input(self.adapters, materialize(x))
         if not isinstance(rows, WordsAdapter):
             raise ValueError(f"x must be {WordsAdapter.forms}. Received: {type(x).__name__}")
-        return rows.split_into_words()
+        return rows.split_into_words(self.preprocessor)
 
     def _tag_rows(
         self, rows: WordsAdapter, batch_size: int | None, verbose: int | str
@@ -294,7 +304,8 @@ class TokenClassifier(Task):
         features = one_row(self, self.preprocessor.pad(windows))
         first = windows.word_position.tolist()
         length = int(features["padding_mask"].sum())
-        starts = np.cumsum([0, *(len(word) + 1 for word in words)])
+        separator = word_separator(self.word_unit)
+        starts = np.cumsum([0, *(len(word + separator) for word in words)])
         spans: list[Span] = [None] * length
         for index, (begin, end) in enumerate(zip(first, [*first[1:], length - 1], strict=True)):
             start = int(starts[index])
@@ -305,7 +316,8 @@ class TokenClassifier(Task):
         index, name = target_class(tag, self.num_classes, self.class_names)
         indices: dict[str, tuple[int, ...]] = {"": (position, index)}
         name = f"{name} of {words[number]!r}"
-        return ExplainedRow(features, (" ".join(words),), tuple(spans), indices, name)
+        text = join_words(words, self.word_unit)
+        return ExplainedRow(features, (text,), tuple(spans), indices, name)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.tagging_signatures import tagging_signatures
@@ -319,7 +331,10 @@ class TokenClassifier(Task):
 
 
 def _entities(
-    tags: Sequence[Mapping[str, Any]], text: str | None, class_names: Sequence[str]
+    tags: Sequence[Mapping[str, Any]],
+    text: str | None,
+    class_names: Sequence[str],
+    unit: WordUnit | None,
 ) -> list[dict[str, Any]]:
     """Returns the entities in a sentence. Offsets are in characters if its text is given."""
     answers = []
@@ -327,7 +342,7 @@ def _entities(
     for kind, start, end in entities(labels):
         words = tags[start:end]
         score = float(np.mean([word["score"] for word in words]))
-        covered = " ".join(word["word"] for word in words)
+        covered = join_words((word["word"] for word in words), unit)
         if text is not None:
             start, end = words[0]["start"], words[-1]["end"]
             covered = text[start:end]

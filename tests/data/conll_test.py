@@ -104,6 +104,14 @@ def test_conll_u_is_detected(write):
     assert read_conll(path, labeled=False).words == text.words
 
 
+def test_lines_before_each_sentence_are_comments(write):
+    path = write("## KLUE\n## a\t<가:PS> 나\n가\tB-PS\n \tO\n나\tO\n\n## b\t#\n#\tO\n")
+    with pytest.warns(UserWarning, match="starts with #, so .* are skipped .* pass comments=False"):
+        text = read_conll(path)
+    assert (text.words, text.labels) == ([["가", " ", "나"], ["#"]], [["B-PS", "O", "O"], ["O"]])
+    assert read_conll(path, comments=False).words[1] == ["## b", "#"]
+
+
 def test_word_number_column_is_skipped(write):
     path = write("0\tCertaines\tO\n1\tvilles\tO\n\n0\tParis\tB-LOC\n")
     with pytest.warns(
@@ -151,11 +159,6 @@ def test_word_number_column_is_skipped(write):
             "a\tO\nb\t \tx\n",
             {"label_column": 1, "separator": "tab"},
             "line 2: the label in column 1 must not be empty. Received: ' '",
-        ),
-        (
-            "# id 1\na O\n\n# id 2\nb O\n",
-            {"label_column": 1},
-            "every sentence starts with a line that starts with #. .* pass comments=True",
         ),
         (
             "# id 1\na O\n",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests import small_tasks  # noqa: E402
+from tests.export.served_tasks import OPTIONS  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
@@ -110,6 +113,43 @@ def test_entities_join_words(monkeypatch):
     for names in (None, ["NOUN", "ADJ", "X"]):
         with pytest.raises(ValueError, match="class_names must encode spans"):
             make_tagger(num_classes=3, class_names=names).entities("a")
+
+
+def test_texts_are_split_like_training_words(tmp_path):
+    tagger = make_tagger()
+    tagger.compile("sgd")
+    words, labels = [list("a in romes.")], [[1, *[0] * 10]]
+    with pytest.warns(UserWarning, match="split by word_unit='characters_and_spaces', like the"):
+        tagger.fit(words, labels, verbose=0)
+    tags = tagger.tag("ab \u1100.")
+    assert [tag["word"] for tag in tags] == ["a", "b", " ", "\u1100", "."]
+    assert [(tag["start"], tag["end"]) for tag in tags] == [(i, i + 1) for i in range(5)]
+    tagger.save(tmp_path / "model.keras")
+    tagger.save_to_preset(tmp_path / "preset")
+    tagger.save_hugging_face(tmp_path / "hf")
+    copies = [TokenClassifier.from_preset(tmp_path / name) for name in ("preset", "hf")]
+    for copy in (keras.saving.load_model(tmp_path / "model.keras"), *copies):
+        assert [tag["word"] for tag in copy.tag("a b")] == ["a", " ", "b"]
+    options = dataclasses.replace(OPTIONS, class_names=tuple(NAMES))
+    outputs = tagger.serving_signatures(options)["serving_default"](tf.constant(["ab \u1100."]))
+    assert [word.decode() for word in outputs["words"][0].numpy()] == [tag["word"] for tag in tags]
+    assert outputs["starts"][0].numpy().tolist() == [tag["start"] for tag in tags]
+    with pytest.warns(UserWarning, match="word_unit is 'characters_and_spaces', but .* 'words'"):
+        tagger.fit([[f"word{number}" for number in range(11)]], labels, verbose=0)
+    with pytest.raises(ValueError, match="word_unit must be one of words, words_or_c"):
+        TokenClassifier.from_preset(tmp_path / "preset", word_unit="letters")
+
+
+def test_segmented_text_warns_once():
+    tagger = make_tagger()
+    with pytest.warns(UserWarning, match="'んで' is in a script without .* Pass lists of words"):
+        tagger.tag("ann 住んで")
+    tagger.tag("ann 住んで")
+    tagger = make_tagger()
+    tagger.compile("sgd")
+    with pytest.warns(UserWarning, match="training words come from a segmenter"):
+        tagger.fit([[f"東京{number}" for number in range(10)]], [[0] * 10], verbose=0)
+    assert tagger.word_unit == "segmented"
 
 
 def test_document_sentences_are_context(trained_tagger):

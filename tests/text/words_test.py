@@ -9,19 +9,21 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.text.graph.words import words_with_offsets  # noqa: E402
-from keras_bert.text.words import split_words  # noqa: E402
+from keras_bert.text.words import WORD_UNITS, infer_word_unit, split_words  # noqa: E402
 from tests.text import real_text, vocabularies  # noqa: E402
 
+UNITS = WORD_UNITS[:-1]  # The last is split like the first.
 
-def split_in_graph(texts):
+
+def split_in_graph(texts, unit="words"):
     """Returns the words of each text with their offsets."""
-    words, starts, ends = (part.to_list() for part in words_with_offsets(tf.constant(texts)))
+    words, starts, ends = (part.to_list() for part in words_with_offsets(tf.constant(texts), unit))
     words = [[word.decode() for word in row] for row in words]
     return [list(map(list, row)) for row in zip(words, starts, ends, strict=True)]
 
 
-def split_in_python(texts):
-    return [list(split_words(text)) for text in texts]
+def split_in_python(texts, unit="words"):
+    return [list(split_words(text, unit)) for text in texts]
 
 
 @pytest.mark.parametrize("split", [split_in_python, split_in_graph])
@@ -49,32 +51,66 @@ def test_split_words_and_offsets(split, text, words):
     assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == actual
 
 
-def find_mismatches(texts):
-    rows = zip(texts, split_in_python(texts), split_in_graph(texts), strict=True)
+@pytest.mark.parametrize("split", [split_in_python, split_in_graph])
+def test_units_and_offsets(split):
+    # A decomposed syllable (2 code points), an emoji with a skin tone, and Japanese and Thai
+    text = "\u1100\u1161 👍🏽\tABC, 東のタイ\u3000ไทย."
+    expected = {
+        "words": "\u1100\u1161|👍🏽|ABC|,|東|のタイ|ไทย|.",
+        "words_or_characters": "\u1100\u1161|👍🏽|ABC|,|東|の|タ|イ|ไ|ท|ย|.",
+        "whitespace": "\u1100\u1161|👍🏽|ABC,|東のタイ|ไทย.",
+        "characters": "|".join("".join(text.split())),
+        "characters_and_spaces": "|".join(text),
+    }
+    for unit in UNITS:
+        ((words, starts, ends),) = split([text], unit)
+        assert words == expected[unit].split("|")
+        assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == words
+
+
+@pytest.mark.parametrize(
+    ("words", "unit"),
+    [
+        ("|".join("경찰은 자금을 관리했다."), "characters_and_spaces"),
+        ("|".join("경찰은자금을관리했다."), "characters"),
+        ("我|在|Berlin|，|好|的|城|市|人|多|。", "words"),
+        ("私|は|Tokyo|タ|イ|に|住|ん|で|い|ま|す", "words_or_characters"),
+        ("東京|に|住ん|で|い|ます|が|、|大阪|も", "segmented"),
+        ("He|said|:|do|n't|go|,|Ann|Lee|!", "words"),
+        ("용퇴,|항룡|압력설|의심만|가율,|비토리오|양일|만에|영사관|감호.", "whitespace"),
+    ],
+)
+def test_infer_word_unit(words, unit):
+    sentence = words.split("|")
+    assert infer_word_unit([sentence]) == unit
+    assert infer_word_unit([sentence[:9]] * 10) is None
+
+
+def find_mismatches(texts, unit="words"):
+    rows = zip(texts, split_in_python(texts, unit), split_in_graph(texts, unit), strict=True)
     return [text for text, python_words, graph_words in rows if python_words != graph_words]
 
 
-def test_graph_matches_python_on_all_characters():
+@pytest.mark.parametrize("unit", UNITS)
+def test_graph_matches_python_on_all_characters(unit):
     characters = vocabularies.representative_characters()
-    assert (
-        find_mismatches(
-            [
-                f"a{character}1 {character}{character} .{character}b http://{character}a"
-                for character in characters
-            ]
-        )
-        == []
-    )
+    texts = [
+        f"a{character}1 {character}{character} .{character}b http://{character}a"
+        for character in characters
+    ]
+    assert find_mismatches(texts, unit) == []
 
 
-def test_graph_matches_python_on_random_text():
-    characters = (
-        "aZ09éß中\u0301\u200d\ufe0f👍🏽😀.,:/-'’&@_+#$<|…» \t\0\x0b\x1c\x85\xa0\u2028\u3000\ue000"
+@pytest.mark.parametrize("unit", UNITS)
+def test_graph_matches_python_on_random_text(unit):
+    characters = "aZ09éß中ไมのﾊ\u1100\u1161" + (
+        "\u0301\u200d\ufe0f👍🏽😀.,:/-'’&@_+#$<|…» \t\0\x0b\x1c\x85\xa0\u2028\u3000\ue000"
     )
     generator = random.Random(0)
     tokens = [*characters, "http://", "https://", "U.S.", "3,0", "한국"]
-    texts = ["".join(generator.choices(tokens, k=generator.randrange(24))) for _ in range(10_000)]
-    assert find_mismatches(texts) == []
+    count = 10_000 if unit == "words" else 1000
+    texts = ["".join(generator.choices(tokens, k=generator.randrange(24))) for _ in range(count)]
+    assert find_mismatches(texts, unit) == []
 
 
 @pytest.mark.release

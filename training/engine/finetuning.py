@@ -210,7 +210,7 @@ def run(
         "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
         "diverged": diverging_runs,
         # An input for trying out the model
-        "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
+        "example": data_inspection.example_row([*data.parts().values()][1]),
     }
     # An earlier run of the same command, perhaps with different seeds, may have exported its model.
     if (exported := _exported_model(directory)) is not None:

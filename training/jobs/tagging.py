@@ -14,6 +14,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.conll import MissingLabelsError, TaggedText, write_conll
 from keras_bert.data.tagging_schemes import SCHEMES, Notation, detect_notation
+from keras_bert.text.words import WORD_UNITS
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
@@ -27,6 +28,7 @@ from ..readers.tagged_words import (
     label_names,
     model_inputs,
     sample,
+    sentence_texts,
     warn_of_unknown_labels,
 )
 from ..scores import entity_scores
@@ -88,9 +90,17 @@ class TaggingConfig(TaggedFilesConfig):
     Args:
         batch_size: Number of windows per optimizer step.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
+        word_unit: How the model splits texts into words: words, words_or_characters, whitespace,
+            characters, characters_and_spaces (spaces are words), or segmented (as words, with a
+            warning). auto infers it from the training words.
     """
 
     dropout: ProperFraction | None = None
+    word_unit: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, word_unit=("auto", *WORD_UNITS))
 
 
 def read_data(config: TaggedFilesConfig) -> TaggingData:
@@ -184,8 +194,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
                 f"I-TYPE, …), as in {config.data_file}"
             )
         table = entity_scores.table(entity_scores.entity_scores(labels, gold.labels))
+    macro = entity_scores.macro_scores(labels, gold.labels, scheme if table else None)
     return Evaluation(
-        entity_scores.tagging_scores(labels, gold.labels),
+        {**entity_scores.tagging_scores(labels, gold.labels), **macro},
         lambda: error_report.tagging_sections(gold, labels),
         table,
     )
@@ -214,8 +225,8 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
 def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
     """Reads sentences of words, see `Job.read_insight_inputs`."""
     check_unset(config, ["label_column"], "the labels are not read")
-    words = config.read_words(config.data_file, labeled=False).words
-    return InsightRows(words, [" ".join(sentence) for sentence in words])
+    text = config.read_words(config.data_file, labeled=False)
+    return InsightRows(text.words, sentence_texts(text))
 
 
 def predicted_tag(model: TokenClassifier, row: Any) -> tuple[Any, Any, str]:
@@ -295,6 +306,7 @@ def tagging_report(
     if scheme != "keep":
         strict = entity_scores.entity_scores(predictions, text.labels, scheme)
         scores["strict"] = strict.micro._asdict()
+        scores |= entity_scores.macro_scores(predictions, text.labels, scheme)
     return scores
 
 
@@ -320,6 +332,7 @@ class Tagging(TaggingJob):
             self.preset,
             class_names=self.data.class_names,
             dropout=config.dropout,
+            word_unit=None if config.word_unit == "auto" else config.word_unit,
             **finetuning.preset_options(config),
         )
         words = model_inputs(train, train.words, config.context)

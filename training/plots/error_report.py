@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_bert.intervals import bootstrap_interval, proportion_interval
 from keras_bert.tables import table_from_records
+from keras_bert.text.words import infer_word_unit, word_separator
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.labeled_text import LabeledText
@@ -266,14 +267,19 @@ def tagging_sections(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[
         page.section("Sentences without an error, by length", _slices("words", lengths, right))
     )
     worst = np.argsort(-np.array(errors), kind="stable")[:_MAX_MISTAKES].tolist()
+    separator = word_separator(infer_word_unit(gold.words))
     examples = [
-        _sentence(gold.words[index], true[index], labels[index]) for index in worst if errors[index]
+        _sentence(gold.words[index], true[index], labels[index], separator)
+        for index in worst
+        if errors[index]
     ]
     sections.append(_mistakes(int(np.sum(~right)), len(gold), *examples, unit="sentences"))
     return sections
 
 
-def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str]) -> page.Html:
+def _sentence(
+    words: Sequence[str], true: Sequence[str], predicted: Sequence[str], separator: str
+) -> page.Html:
     """Marks each wrong word in a sentence with its label and the prediction."""
     parts = []
     for word, label, answer in zip(words, true, predicted, strict=True):
@@ -285,7 +291,7 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
                 f'<mark class="wrong">{text}</mark> <small class="faint">{html.escape(label)} '
                 f"&rarr; {html.escape(answer)}</small>"
             )
-    return page.Html(f"<p>{' '.join(parts)}</p>")
+    return page.Html(f"<p>{separator.join(parts)}</p>")
 
 
 def choice_sections(

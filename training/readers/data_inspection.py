@@ -18,7 +18,7 @@ from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
 from .labeled_text import LabeledText
 from .row_values import excerpt, normalize_text
-from .tagged_words import count_types, counts_of_words, hold_out
+from .tagged_words import count_types, counts_of_words, hold_out, sentence_texts
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
@@ -105,6 +105,13 @@ def text_rows(part: Any) -> Rows:
         return Rows([(" ".join(words),) for words in part.words], labels)
     texts = [(example.question, example.context) for example in part]
     return Rows(texts, share_passages=True)
+
+
+def example_row(part: Any) -> dict[str, Any]:
+    """Returns the fields of a split's first example, see `Rows.example`."""
+    if isinstance(part, TaggedText):  # Characters are joined to a text without spaces.
+        return Rows([(sentence_texts(part)[0],)]).example()
+    return text_rows(part).example()
 
 
 def findings(parts: Mapping[str, Rows]) -> list[str]:

@@ -27,6 +27,7 @@ from keras_bert.data.tagging_schemes import (
     misspelled_labels,
 )
 from keras_bert.data.text_files import read_lines
+from keras_bert.text.words import infer_word_unit, join_words
 
 from ..engine.options import TextFileOptions, check_formats, check_one_of
 from .data_files import FORMATS_OF, infer_format, read_records
@@ -61,7 +62,7 @@ class WordColumns(TextFileOptions):
             in CoNLL-U to the universal part of speech.
         separator: The separator of columns: auto, tab or space.
         comments: Whether lines that start with # before a sentence are comments. By default, only
-            in CoNLL-U.
+            in CoNLL-U, or if such a line starts every sentence.
     """
 
     word_column: int | None = None
@@ -114,13 +115,18 @@ def _format(path: str, encoding: str) -> str:
         format = "conll"
     if format not in ("conll", "tsv"):
         return format
-    lines = filter(str.strip, read_lines(Path(path), encoding))
-    first = list(map(_sentence, itertools.islice(lines, _LINES_READ)))
+    # Comments may look like a sentence and its labels.
+    lines = (
+        line
+        for line in read_lines(Path(path), encoding)
+        if line.strip() and not line.startswith("#")
+    )
+    first = list(map(parse_sentence, itertools.islice(lines, _LINES_READ)))
     longest = max((len(words) for words, _ in filter(None, first)), default=0)
     return "lines" if None not in first and longest > 1 else "conll"
 
 
-def _sentence(line: str) -> tuple[list[str], list[str]] | None:
+def parse_sentence(line: str) -> tuple[list[str], list[str]] | None:
     """Parses a line `words TAB labels` into words and labels. Returns `None` for other lines."""
     words, *labels = (cell.strip().split(" ") for cell in line.split("\t"))
     if len(labels) != 1 or len(words) != len(labels[0]):
@@ -134,7 +140,7 @@ def _read_sentences(path: Path, labeled: bool, bad: BadRows, encoding: str) -> T
     for number, line in enumerate(read_lines(path, encoding), start=1):
         if not line.strip():
             continue
-        if sentence := _sentence(line):
+        if sentence := parse_sentence(line):
             sentences.append(sentence)
         else:
             message = (
@@ -236,6 +242,12 @@ def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
             f"{name} must be a list of one or more strings. Received: {excerpt(values)}"
         )
     return values
+
+
+def sentence_texts(text: TaggedText) -> list[str]:
+    """Joins the words of each sentence, without spaces if the words are characters."""
+    unit = infer_word_unit(text.words)
+    return [join_words(words, unit) for words in text.words]
 
 
 def counts_of_words(text: TaggedText) -> dict[str, int]:
@@ -395,7 +407,9 @@ def with_span_labels(
             bad.add(ValueError(message))
     if len(intact) < len(text):
         text = _sentences(text, intact)
-    if notation == "IO":
+    if notation != "IO":
+        logging.info("%s: labels are read as %s", text.path, _DESCRIPTIONS[notation])
+    else:
         logging.warning(
             "%s: labels have no B- or I- prefix, so adjacent words with the same label other than "
             "O are read as one entity. Pass --scheme=keep to read one label per word",

@@ -23,7 +23,7 @@ from .data_files import (
 )
 from .question_files import COLUMNS, is_nested
 from .row_values import BadRows
-from .tagged_words import LABELS, WORDS, word_columns
+from .tagged_words import LABELS, WORDS, parse_sentence, word_columns
 
 # Maps a task to the value of --kind for its files, if it is not text
 _KINDS = {
@@ -89,7 +89,7 @@ def task_of_file(
             "question_answering", f"{path} is a single object, as in SQuAD and TriviaQA"
         )
     kind = FORMATS.get(suffix) if format == "auto" else format
-    if kind in (None, "tsv") and path.is_file() and (tag := _tag(path, encoding)):
+    if kind in (None, "tsv") and path.is_file() and (tag := first_tag(path, encoding)):
         return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
     try:
         kind = kind or infer_format(path, encoding)
@@ -120,7 +120,7 @@ def task_of_file(
     return FileTask("classification", f"{path} is a table without two texts or choices")
 
 
-def _tag(path: Path, encoding: str) -> str:
+def first_tag(path: Path, encoding: str) -> str:
     """Returns a tag if all of the first lines have words and a tag, and `""` otherwise.
 
     Tags that end with the letter, such as PER-B, are only accepted if some words are outside of
@@ -128,11 +128,15 @@ def _tag(path: Path, encoding: str) -> str:
     """
     tag, has_outside = "", False
     for line in itertools.islice(read_lines(path, encoding), _LINES_READ):
-        cells = line.split()
-        if not cells or cells[0].startswith(("#", "-DOCSTART-")):
+        if not line.strip() or line.startswith(("#", "-DOCSTART-")):
             continue
-        if len(cells) < 2 or not _TAG.fullmatch(cells[-1]):
+        # In tab-separated columns, a word may be a space.
+        line = line.rstrip()
+        cells = line.split("\t") if "\t" in line else line.split()
+        sentence = parse_sentence(line)
+        tags = sentence[1] if sentence else [line.split()[-1]]
+        if len(cells) < 2 or not all(map(_TAG.fullmatch, tags)):
             return ""
-        has_outside |= cells[-1] in _OUTSIDE
-        tag = tag or cells[-1] * (cells[-1] not in _OUTSIDE)
+        has_outside |= not set(tags).isdisjoint(_OUTSIDE)
+        tag = tag or next((own for own in tags if own not in _OUTSIDE), "")
     return tag if has_outside or tag[1:2] == "-" else ""

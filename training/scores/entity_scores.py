@@ -8,6 +8,7 @@ the scores are equal.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -114,6 +115,39 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
         "recall": micro.recall,
         "accuracy": accuracy,
     }
+
+
+def macro_scores(predictions: Labels, labels: Labels, scheme: Scheme | None) -> dict[str, float]:
+    """Averages F1 over entity types and over labels, as in KLUE.
+
+    Args:
+        predictions: The predicted labels of the words in each sentence.
+        labels: The correct labels, in the same order.
+        scheme: The scheme that entities must follow. `None` if labels do not mark spans.
+
+    Returns:
+        `label_f1`, the mean over the labels including `O` of each label's F1 on words. KLUE calls
+        it the character F1. With a scheme, also `macro_f1`, the mean over the entity types of the
+        F1 on entities. Both are in percent.
+
+    Example:
+
+    >>> macro_scores([["B-PER", "O", "O"]], [["B-PER", "O", "B-LOC"]], "IOB2")
+    {'macro_f1': 50.0, 'label_f1': 55.55555555555556}
+
+    Reference:
+        [KLUE](https://arxiv.org/abs/2105.09680), section 3.4.
+    """
+    flat = [list(itertools.chain.from_iterable(part)) for part in (predictions, labels)]
+    counts = [Counter(part) for part in flat]
+    right = Counter(one for one, other in zip(*flat, strict=True) if one == other)
+    f1s = [
+        _score(right[name], *(part[name] for part in counts)).f1 for name in counts[0] | counts[1]
+    ]
+    scores = {"label_f1": sum(f1s) / len(f1s)}
+    if scheme is None:
+        return scores
+    return {"macro_f1": entity_scores(predictions, labels, scheme).macro.f1, **scores}
 
 
 def selection_score(scores: dict[str, float]) -> float:

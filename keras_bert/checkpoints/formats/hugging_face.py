@@ -61,6 +61,8 @@ _POOLER = {name: StoredTensor((f"{name} (of the last token)",)) for name in POOL
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
 # A field in config.json that only this package reads
 _OWN_FIELD = "keras_bert"
+# The options in this field: of multi-label classifiers, and of taggers
+_OWN_OPTIONS = ("thresholds", "word_unit")
 # Without these fields, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
@@ -114,7 +116,7 @@ def open_directory(directory: Path) -> Checkpoint:
         open_tokenizer=lambda: read_tokenizer(directory),
         unsupported_heads={"classifier": unsupported} if unsupported else {},
         class_names=None if class_names == _placeholders(len(class_names or ())) else class_names,
-        task=_multi_label_options(fields, path) if is_multi_label else None,
+        task=_task_options(fields, path, is_multi_label) or None,
         decoder_is_tied=fields.get("tie_word_embeddings") is not False,
     )
 
@@ -190,9 +192,12 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, directory: Path) ->
     return activation, "" if is_supported else message
 
 
-def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns a multi-label task's options."""
+def _task_options(fields: Mapping[str, Any], path: Path, is_multi_label: bool) -> dict[str, Any]:
+    """Returns a multi-label classifier's or a tagger's options."""
     own = fields.get(_OWN_FIELD) or {}
+    if not is_multi_label:
+        unit = own.get("word_unit") if isinstance(own, dict) else None
+        return {} if unit is None else {"word_unit": unit}
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
         isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
@@ -332,7 +337,12 @@ def save_hugging_face(
         model, heads, tokenizer, class_names
     )
     causal = backbone.config.causal
-    thresholds = getattr(getattr(model, "student_task", model), "thresholds", None)
+    task = getattr(model, "student_task", model)
+    own = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name in _OWN_OPTIONS
+        if (value := getattr(task, name, None)) is not None
+    }
     family = _matching_family(backbone.config, "masked_lm" in heads)
     ending = _architecture_name(family, heads, causal)
     tensors = _collect_tensors(family, backbone, heads, ending)
@@ -341,7 +351,8 @@ def save_hugging_face(
         "model_type": family.name,
         **write_config(family.config, backbone.config, ACTIVATIONS),
         **({"is_decoder": True} if causal else {}),
-        **_labels(heads, class_names, thresholds),
+        **_labels(heads, class_names, "thresholds" in own),
+        **({_OWN_FIELD: own} if own else {}),
         **_token_ids(family, tokenizer),
     }
     embeds = sentence_transformers.model_options(model)
@@ -371,9 +382,8 @@ def save_hugging_face(
             tokenizer,
             None if names == _placeholders(len(names)) else names,
         )
-        check_same(
-            "thresholds", list(thresholds or ()), (written.task or {}).get("thresholds") or []
-        )
+        for name in _OWN_OPTIONS:
+            check_same(name, own.get(name), (written.task or {}).get(name))
         if embeds:
             read = sentence_transformers.read_options(temporary, length)
             check_same("the sentence embedding options", embeds, read)
@@ -476,7 +486,7 @@ def _pooler_tensors(
 def _labels(
     heads: Mapping[str, weights.Head],
     class_names: Sequence[str] | None,
-    thresholds: Sequence[float] | None,
+    is_multi_label: bool,
 ) -> dict[str, Any]:
     classifier = next((heads[name] for name in _NAMED_OUTPUTS if name in heads), None)
     if classifier is None:
@@ -488,8 +498,8 @@ def _labels(
             f"class_names must have {num_classes} names, one per output. Received: {len(names)}"
         )
     kind: dict[str, Any] = _REGRESSION if num_classes == 1 else {}
-    if thresholds is not None:
-        kind = {"problem_type": _MULTI_LABEL, _OWN_FIELD: {"thresholds": list(thresholds)}}
+    if is_multi_label:
+        kind = {"problem_type": _MULTI_LABEL}
     return {
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},

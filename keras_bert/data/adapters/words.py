@@ -19,7 +19,6 @@ from keras_bert.data.packing import Sequences
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import nested_words
 from keras_bert.text.characters import check_characters
-from keras_bert.text.words import split_words
 
 # The items at each nesting depth, for error messages
 _PARTS = {1: "words", 2: "sentences", 3: "documents"}
@@ -104,12 +103,16 @@ class WordsAdapter(InputAdapter):
             return self.words
         return [sentence for document in self.words for sentence in document]
 
-    def split_into_words(self) -> Self:
-        """Splits texts into words. Returns sentences of words unchanged."""
+    def split_into_words(self, preprocessor: Any) -> Self:
+        """Splits texts into words. Returns sentences of words unchanged.
+
+        Args:
+            preprocessor: A `TokenClassifierPreprocessor`, which has the unit of words.
+        """
         if self.depth >= 2 or self.offsets is not None:
             return self
         texts = [as_string(text) for text in self.words]
-        split_texts = [split_words(text) for text in texts]
+        split_texts = preprocessor.split_texts(texts)
         words = [text_words for text_words, _, _ in split_texts]
         offsets = [starts for _, starts, _ in split_texts], [ends for _, _, ends in split_texts]
         return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
@@ -124,6 +127,8 @@ class WordsAdapter(InputAdapter):
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         if self.labels is None:  # The batches are only counted.
             return self.prediction_batches(preprocessor, options)[0]
+        if options.training:
+            preprocessor.learn_word_unit(self.sentences)
         windows = preprocessor.windows(self.words)
         features = windows.sequences.features
         features |= {name: windows.scatter(getattr(self, name)) for name in ("labels", "weights")}
@@ -136,7 +141,7 @@ class WordsAdapter(InputAdapter):
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        rows = self.split_into_words()
+        rows = self.split_into_words(preprocessor)
         words = nested_words(rows.words)
         windows = preprocessor.windows(words)
         row_splits = np.concatenate([[0], np.cumsum(windows.token_ids.lengths)])

@@ -8,13 +8,11 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.rows import characters_before, row_ids
-from keras_bert.text.words import word_patterns
-
-_WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
+from keras_bert.text.words import WordUnit, word_patterns
 
 
 def words_with_offsets(
-    text: tf.Tensor,
+    text: tf.Tensor, unit: WordUnit = "words"
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
     """Splits texts `(texts,)` in UTF-8 into words. See `keras_bert.text.words.split_words`.
 
@@ -32,11 +30,12 @@ def words_with_offsets(
     >>> starts.to_list()
     [[0, 4, 5, 9, 11, 17]]
     """
+    word, gap = word_patterns(lambda category: rf"\p{{{category}}}", unit)
     with tf.device("CPU:0"):
         # The operation stops at NUL.
         text = tf.strings.regex_replace(drop_invalid(text), r"\x00", " ")
         words, starts, ends = tf_text.regex_split_with_offsets(
-            text, rf"{_WORD}|{_BETWEEN}", keep_delim_regex_pattern=_WORD
+            text, f"{word}|{gap}", keep_delim_regex_pattern=word
         )
         in_characters = characters_before(text)
         text_starts = tf.cumsum(tf.strings.length(text), exclusive=True)

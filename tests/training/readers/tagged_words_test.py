@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from keras_bert.data.conll import MissingLabelsError
-from training.readers.tagged_words import WordColumns, convert_to_scheme
+from training.readers.tagged_words import WordColumns, convert_to_scheme, sentence_texts
 from training.readers.task_files import task_of_file
 
 pytestmark = pytest.mark.backend_independent
@@ -54,10 +54,26 @@ def test_read_words_from_tab_separated_lines(tmp_path):
     assert text.labels == [["PER-B", "CVL-B", "O", "O", "O"], ["LOC-B"]]
     assert convert_to_scheme(text, "IOB2").labels == [["B-PER", "B-CVL", "O", "O", "O"], ["B-LOC"]]
     assert task_of_file(path).name == "tagging"
+    path.write_text("서울 은, \tLOC_B - \n", "utf-8")  # No line ends in a span.
+    assert task_of_file(path).name == "tagging"
     path.write_text("서울 은\tLOC_B -\n" * 100 + "은\t- -\n", "utf-8")
     with pytest.raises(ValueError, match="line 101: each line must be words, a tab and one label"):
         WordColumns().read_words(str(path))
     assert len(WordColumns().read_words(str(path), skip_invalid=True).skipped) == 1
+
+
+def test_read_characters_with_comments_and_spaces(tmp_path):
+    path = tmp_path / "klue-ner.tsv"
+    rows = "경\tB-OG\n찰\tI-OG\n" + "".join(f"{character}\tO\n" for character in " 또자금을관리.")
+    path.write_text("".join(f"## {i}\t<경찰:OG> 또\n{rows}\n" for i in range(5)), "utf-8")
+    assert task_of_file(path).name == "tagging"
+    with pytest.warns(UserWarning, match="skipped as comments"):
+        text = WordColumns().read_words(str(path))
+    assert (text.words, text.labels) == (
+        [list("경찰 또자금을관리.")] * 5,
+        [["B-OG", "I-OG", *["O"] * 8]] * 5,
+    )
+    assert sentence_texts(text)[0] == "경찰 또자금을관리."
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True])
