@@ -100,10 +100,10 @@ def template_log_odds(
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        templates: Sentences that contain `{target}` and `{attribute}` once each. Defaults to
-            `word_lists/templates.txt`.
+        templates: Sentences that contain `{target}` and `{attribute}` once each. Defaults to the
+            English sentences in `word_lists/templates.txt`.
         attributes: Words that replace `{attribute}`. A leading `a` or `an` is kept if the attribute
-            is masked. Defaults to the occupations in `word_lists/occupations.txt`.
+            is masked. Defaults to the English occupations in `word_lists/occupations.txt`.
         targets: Single-token words. They are capitalized at the start of templates.
         batch_size: Number of examples per batch.
         verbose: 1 shows a progress bar.
@@ -124,6 +124,7 @@ def template_log_odds(
         [Measuring bias in contextualized word representations](https://arxiv.org/abs/1906.07337),
         section 3.
     """
+    are_english = templates is None or attributes is None
     templates = word_list("templates") if templates is None else templates
     attributes = word_list("occupations") if attributes is None else attributes
     if not (templates and attributes and targets):
@@ -155,7 +156,15 @@ def template_log_odds(
             span = (start, start + len(words[0]))
             slot = Slot(text, span, words, (), f"Template {template!r} with {attribute!r}")
             slots += [slot, dataclasses.replace(slot, hidden=((first, first + len(noun)),))]
-    log_probabilities = np.array(slot_log_probabilities(masked_lm, slots, batch_size, verbose))
+    try:
+        log_probabilities = np.array(slot_log_probabilities(masked_lm, slots, batch_size, verbose))
+    except ValueError as error:
+        if not are_english:
+            raise
+        raise ValueError(
+            f"{str(error).rstrip('.')}. The default lists are English. For other languages, pass "
+            "templates, attributes and targets."
+        ) from error
     by_target = log_probabilities.reshape(len(templates), len(attributes), 2, len(targets))
     return TemplateScores(
         tuple(templates), tuple(bare), tuple(targets), by_target[:, :, 0], by_target[:, :, 1]

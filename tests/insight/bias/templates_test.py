@@ -51,3 +51,8 @@ def test_template_scores_match_transformers(masked_lm, log_probabilities):
         "association with 'she'",
         "association with 'women'",
     }
+
+
+def test_error_with_default_lists_names_language(masked_lm):
+    with pytest.raises(ValueError, match=r"The default lists are English\. .* pass templates"):
+        insight.template_log_odds(masked_lm)
