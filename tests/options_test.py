@@ -31,7 +31,10 @@ TASKS = {
     keras_bert.MultipleChoice: {"dropout": 0.5},
     keras_bert.TextEmbedder: {"pooling": "cls", "normalize": False},
     keras_bert.MaskedLM: {"masking": {"mask_selection_rate": 0.5}},
-    keras_bert.Pretrainer: {"next_sentence": False},
+    keras_bert.Pretrainer: {
+        **{"next_sentence": False, "sequence_format": "document_sentences"},
+        **{"duplicate_factor": 3, "masking": {"mask_selection_rate": 0.5}},
+    },
     keras_bert.ReplacedTokenDetector: {
         **{"generator_size": 0.5, "discriminator_weight": 3.0, "seed": 3},
         **{"embedding_sharing": "disentangled", "masking": {"mask_selection_rate": 0.5}},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the package diagram and the serving diagram in docs/assets.
+"""Draws the diagrams in docs/assets: packages, serving, and the model.
 
     python -m docs.hooks.diagrams
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 import functools
-from xml.sax.saxutils import escape
 
+from docs.hooks import model_diagrams
+from docs.hooks.drawing import BLUE, GAP, WIDTH, arrow, box, svg, text
 from docs.hooks.speed_tables import ROOT
 from keras_bert import atomic
 
@@ -33,9 +34,6 @@ DESCRIPTIONS = {
     "families": "BERT, RoBERTa, ModernBERT…",
     "ops": "kernels for each backend",
 }
-# These grays and blues are legible on light and on dark pages.
-_TEXT, _LINE, _BLUE = "#768390", "#a3adba", "#5c6bc0"
-_WIDTH, _GAP = 480, 8
 
 
 def architecture() -> str:
@@ -43,16 +41,16 @@ def architecture() -> str:
     tiers: dict[int, list[str]] = {}
     for name in DESCRIPTIONS:
         tiers.setdefault(_tier(name), []).append(name)
-    shapes = [_box(0, 0, _WIDTH, "training", "the keras-bert commands: finetune, pretrain, serve")]
-    y = 44 + _GAP
+    shapes = [box(0, 0, WIDTH, "training", "the keras-bert commands: finetune, pretrain, serve")]
+    y = 44 + GAP
     for tier in sorted(tiers):
         names = tiers[tier]
-        width = (_WIDTH - _GAP * (len(names) - 1)) / len(names)
+        width = (WIDTH - GAP * (len(names) - 1)) / len(names)
         for column, name in enumerate(names):
-            shapes.append(_box(column * (width + _GAP), y, width, name, DESCRIPTIONS[name]))
-        y += 44 + _GAP
-    shapes.append(_text(_WIDTH / 2, y + 12, "Each package imports only from the rows below it."))
-    return _svg("The packages of keras_bert in their dependency order", y + 20, shapes)
+            shapes.append(box(column * (width + GAP), y, width, name, DESCRIPTIONS[name]))
+        y += 44 + GAP
+    shapes.append(text(WIDTH / 2, y + 12, "Each package imports only from the rows below it."))
+    return svg("The packages of keras_bert in their dependency order", y + 20, shapes)
 
 
 def _tier(name: str) -> int:
@@ -78,85 +76,38 @@ def _imports(name: str) -> set[str]:
 
 def serving() -> str:
     """Returns an SVG that shows how a server computes a prediction from text."""
-    middle = _WIDTH / 2
+    middle = WIDTH / 2
     shapes = [
-        _box(90, 0, 300, "Text", "“a bowl of noodle soup”"),
-        _arrow(44, 70, "fit, classify, or an HTTP request"),
-        f'<rect x="1" y="72" width="{_WIDTH - 2}" height="186" rx="6" fill="none" '
-        f'stroke="{_BLUE}" stroke-dasharray="5 4"/>',
-        _text(middle, 92, "One model: a task, its .keras file, its export", color=_BLUE),
-        _box(90, 102, 300, "Tokenizer", "[CLS] a bowl of noodle soup [SEP]"),
-        _box(90, 154, 300, "Encoder", "one vector for each token"),
-        _box(90, 206, 300, "Head", "a probability for each class"),
-        _arrow(258, 290, "export"),
+        box(90, 0, 300, "Text", "“a bowl of noodle soup”"),
+        arrow(44, 70, "fit, classify, or an HTTP request"),
+        f'<rect x="1" y="72" width="{WIDTH - 2}" height="186" rx="6" fill="none" '
+        f'stroke="{BLUE}" stroke-dasharray="5 4"/>',
+        text(middle, 92, "One model: a task, its .keras file, its export", color=BLUE),
+        box(90, 102, 300, "Tokenizer", "[CLS] a bowl of noodle soup [SEP]"),
+        box(90, 154, 300, "Encoder", "one vector for each token"),
+        box(90, 206, 300, "Head", "a probability for each class"),
+        arrow(258, 290, "export"),
     ]
     servers = {
         "keras-bert serve": "HTTP",
         "TensorFlow Serving": "HTTP, gRPC",
         "ONNX, OpenVINO": "other runtimes",
     }
-    width = (_WIDTH - _GAP * (len(servers) - 1)) / len(servers)
+    width = (WIDTH - GAP * (len(servers) - 1)) / len(servers)
     for column, (name, protocol) in enumerate(servers.items()):
-        shapes.append(_box(column * (width + _GAP), 292, width, name, protocol))
+        shapes.append(box(column * (width + GAP), 292, width, name, protocol))
     shapes += [
-        _arrow(336, 366, "JSON"),
-        _box(90, 368, 300, "Answer", '{"label": "food", "score": 0.954}'),
+        arrow(336, 366, "JSON"),
+        box(90, 368, 300, "Answer", '{"label": "food", "score": 0.954}'),
     ]
-    return _svg("From a text to a served answer", 414, shapes)
+    return svg("From a text to a served answer", 414, shapes)
 
 
-def _svg(title: str, height: float, shapes: list[str]) -> str:
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" '
-            f'viewBox="0 0 {_WIDTH} {height:.0f}" font-family="system-ui, sans-serif">',
-            f"<title>{escape(title)}</title>",
-            *shapes,
-            "</svg>\n",
-        ]
-    )
-
-
-def _box(x: float, y: float, width: float, name: str, description: str) -> str:
-    """Draws a box of height 44 with a name and, below it, a description."""
-    middle = x + width / 2
-    return "\n".join(
-        [
-            f'<rect x="{x + 1:.1f}" y="{y + 1}" width="{width - 2:.1f}" height="42" rx="6" '
-            f'fill="none" stroke="{_LINE}"/>',
-            _text(middle, y + 19, name, weight="bold", size=13),
-            _text(middle, y + 35, description),
-        ]
-    )
-
-
-def _arrow(top: float, bottom: float, label: str) -> str:
-    x = _WIDTH / 2
-    return "\n".join(
-        [
-            f'<path d="M{x} {top + 3}V{bottom - 3}m-4 -6l4 6l4 -6" fill="none" stroke="{_LINE}"/>',
-            _text(x + 10, (top + bottom) / 2 + 4, label, anchor="start"),
-        ]
-    )
-
-
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    color: str = _TEXT,
-    weight: str = "normal",
-    size: int = 11,
-    anchor: str = "middle",
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.0f}" fill="{color}" font-size="{size}" font-weight="{weight}" '
-        f'text-anchor="{anchor}">{escape(words)}</text>'
-    )
-
-
-DIAGRAMS = {"architecture.svg": architecture, "serving.svg": serving}
+DIAGRAMS = {
+    "architecture.svg": architecture,
+    "serving.svg": serving,
+    **model_diagrams.DIAGRAMS,
+}
 
 
 def main() -> None:
