@@ -31,12 +31,12 @@ def text_table(
     random        50
     """
     lines = [list(map(_text, row)) for row in (columns, *rows)]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]
     aligned = [
         [
             cell + spaces if index < numbers_from else spaces + cell
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-            for spaces in [" " * (width - _width(cell))]
+            for spaces in [" " * (width - display_width(cell))]
         ]
         for line in lines
     ]
@@ -107,11 +107,50 @@ def _escaped(cell: Cell) -> str:
     return re.sub(r"(?<!\\)\|", r"\\|", _text(cell))
 
 
-def _width(text: str) -> int:
+def wrapped_columns(names: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> str:
+    """Formats columns next to each other, and continues below if they are wider than `width`.
+
+    Rows without any text in a part are omitted.
+
+    Args:
+        names: The row headers. They are repeated in each part.
+        columns: The columns, each with one cell per header.
+        width: Maximum number of terminal columns.
+
+    Example:
+
+    >>> print(wrapped_columns(["token", "id"], [["a", "7"], ["film", "12"], ["##s", "9"]], 16))
+    token  a  film
+    id     7  12
+    <BLANKLINE>
+    token  ##s
+    id     9
+    """
+    parts: list[list[Sequence[str]]] = [[names]]
+    used = head = max(map(display_width, names))
+    for column in columns:
+        needed = 2 + max(map(display_width, column))
+        if used + needed > width and len(parts[-1]) > 1:
+            parts.append([names])
+            used = head
+        parts[-1].append(column)
+        used += needed
+    return "\n\n".join(
+        text_table(heads, rows, numbers_from=len(heads))
+        for heads, *rows in (
+            [row for row in zip(*part, strict=True) if any(row[1:])] for part in parts
+        )
+    )
+
+
+def display_width(text: str) -> int:
     """Returns the number of terminal columns that a text occupies."""
+    # Medial and final Hangul letters are drawn into the column of an initial letter.
     return sum(
         0
-        if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me")
+        if unicodedata.combining(character)
+        or unicodedata.category(character) in ("Cf", "Me")
+        or "\u1160" <= character <= "\u11ff"
         else 1 + (unicodedata.east_asian_width(character) in "WF")
         for character in unicodedata.normalize("NFC", text)
     )

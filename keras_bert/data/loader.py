@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -178,6 +179,12 @@ class Loader(Batches):
         row = np.zeros(1, "int64")
         row_mask = np.ones(1, "float32") if self.options.pads_last_batch else None
         return self._finish(self._pad(sequences, row, sizes(sequences)[0], row, row_mask, window))
+
+    def with_indices(self) -> Loader:
+        """Returns the same batches in the form `(features, index)`, see `to_indexed_batch`."""
+        loader = copy.copy(self)
+        loader._finish = to_indexed_batch
+        return loader
 
     def first_targets(self) -> tuple[Any, Any]:
         window = self.source.example()

@@ -24,12 +24,14 @@ from keras_bert.insight.head_pruning import (
     head_importance,
     prune_heads,
 )
+from keras_bert.insight.input_sequence import Excerpt, InputSequence, ModelInputs
 from keras_bert.insight.likelihood import (
     TextLikelihood,
     masked_log_probabilities,
     pseudo_log_likelihood,
 )
 from keras_bert.insight.logit_lens import LayerPredictions, logit_lens
+from keras_bert.insight.model_input import model_inputs
 from keras_bert.insight.probes.probing import ProbeScores, probe
 
 __all__ = [
@@ -40,9 +42,12 @@ __all__ = [
     "Comparison",
     "Counterfactuals",
     "ErrorRates",
+    "Excerpt",
     "HeadImportance",
+    "InputSequence",
     "LayerPredictions",
     "Measure",
+    "ModelInputs",
     "Neighbors",
     "PairScores",
     "ProbeScores",
@@ -69,6 +74,7 @@ __all__ = [
     "head_importance",
     "logit_lens",
     "masked_log_probabilities",
+    "model_inputs",
     "neighbors",
     "probe",
     "prune_heads",

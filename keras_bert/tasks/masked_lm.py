@@ -112,7 +112,7 @@ class MaskedTokenTask(Task):
         )
         function = mask_batch if options.training or self.config.causal else masked_by_rows
         return MappedBatches(
-            super()._batches(rows, options),
+            self._packed_batches(rows, options, self.preprocessor),
             functools.partial(function, masker),
             targets_have_length=True,
         )

@@ -318,8 +318,17 @@ class TextPredictor(CompiledModel):
         return LabelRules()
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
-        """Returns batches of features, labels and weights."""
-        return rows.batches(self.preprocessor, options)
+        """Returns the batches to train on: features, labels and weights."""
+        return self._packed_batches(rows, options, self.preprocessor)
+
+    def _packed_batches(
+        self, rows: InputAdapter, options: BatchOptions, preprocessor: Any
+    ) -> Batches:
+        """Returns batches of packed sequences, before the objective changes them, as in masking.
+
+        `insight.model_inputs` also packs the sources of the tokens with it.
+        """
+        return rows.batches(preprocessor, options)
 
     def _as_features(self, rows: Rows, options: BatchOptions) -> Features:
         """Converts text to `Features` whose `x` is `Batches`. Other data is already `Features`."""

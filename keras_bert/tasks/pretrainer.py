@@ -159,8 +159,6 @@ class Pretrainer(MaskedTokenTask):
                 f"objective on documents. Received: {self.sequence_format!r}. Pass "
                 "next_sentence=False to train only a masked LM."
             )
-        assert isinstance(rows, DocumentsAdapter)
-        rows = dataclasses.replace(rows, sequence_format=self.sequence_format)
 
         def name_targets(batch: tuple[Any, Any, Any], _: int) -> tuple[Any, ...]:
             features, ids, weights = batch
@@ -169,6 +167,13 @@ class Pretrainer(MaskedTokenTask):
 
         batches = super()._batches(rows, options)
         return MappedBatches(batches, name_targets, targets_have_length=True)
+
+    def _packed_batches(
+        self, rows: InputAdapter, options: BatchOptions, preprocessor: Any
+    ) -> Batches:
+        assert isinstance(rows, DocumentsAdapter)
+        rows = dataclasses.replace(rows, sequence_format=self.sequence_format)
+        return super()._packed_batches(rows, options, preprocessor)
 
     def _default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {**super()._default_metrics(), "masked_lm_logits": masked_token_metrics()}

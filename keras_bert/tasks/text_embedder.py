@@ -258,9 +258,11 @@ class TextEmbedder(Task):
             y_pred = keras.ops.take(y_pred, x[ROWS_OF_PAIRS], axis=0)
         return y, y_pred, sample_weight
 
-    def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
+    def _packed_batches(
+        self, rows: InputAdapter, options: BatchOptions, preprocessor: Any
+    ) -> Batches:
         if not _are_pairs(rows):  # To count the tokens of texts
-            return super()._batches(rows, options)
+            return super()._packed_batches(rows, options, preprocessor)
         pairs = min(len(rows), options.rows_in_batch)
         if options.training and pairs < 2 and rows.labels is None:
             raise ValueError(
@@ -275,10 +277,10 @@ class TextEmbedder(Task):
                 [[ids[text] for text in column] for column in rows.columns.values()]
             ).T
         columns = given_columns(labels=rows.labels, weights=weights, texts=numbers)
-        source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), columns)
+        source = RowsInMemory(TextPairExamples(rows.columns, preprocessor), columns)
         has_any_shape = not (options.compiles or options.pads_last_batch)
         finish = _distinct if rows.labels is not None and has_any_shape else _consecutive
-        return Loader(source, self.preprocessor, options, finish)
+        return Loader(source, preprocessor, options, finish)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import embedding_signatures

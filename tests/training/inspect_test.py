@@ -25,6 +25,7 @@ def test_labeled_text_report_and_page(tmp_path):
         text="review",
         label="stars",
         sequence_length=8,
+        show=2,
         report_dir=str(tmp_path / "report"),
     )
     report, num_bad = inspect(config)
@@ -34,6 +35,9 @@ def test_labeled_text_report_and_page(tmp_path):
     assert "dev: 1 of 2 rows (50.0%) are also in train" in report
     assert "words of dev with unknown tokens\n𐏓 (" in report
     assert "bag of words" in report
+    assert "The first 2 examples as the model reads them\n\nexample 0, label: 0, 8 tokens" in report
+    tokens = next(line for line in report.splitlines() if line.startswith("token "))
+    assert tokens.split() == ["token", "[CLS]", "film", "<", "0", ">", "was", "bad", "[SEP]"]
     # The longest example, "[CLS] film < 3 > was good [SEP]", has 8 tokens.
     assert "longer than --sequence_length=8" not in report
     assert report.rpartition("Next: python -m training.finetune ")[2].splitlines()[0].split() == [
@@ -46,6 +50,7 @@ def test_labeled_text_report_and_page(tmp_path):
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 2
     assert "are also in train" in page
+    assert page.count("<svg") == 2
     plain_report, _ = inspect(
         dataclasses.replace(config, dev_file="", report_dir="", baselines=False)
     )
@@ -61,9 +66,15 @@ def test_tagging_and_question_reports(tmp_path):
     data = {"data": [{"paragraphs": [{"context": "By Goethe " * 100, "qas": [question]}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(data))
     path = str(tmp_path / "dev.json")
-    report, _ = inspect(InspectConfig(data_file=path, dev_file=path))
+    options = {"sequence_length": 128, "show": 1, "doc_stride": 100}
+    report, _ = inspect(InspectConfig(data_file=path, dev_file=path, **options))
     assert "100.0% of the examples are longer than --sequence_length=128. 208 would cover" in report
     assert "sliding window" in report
+    assert "example 0, window 1 of 2, label: 'Goethe', 128 tokens" in report
+    assert "window: tokens 100 to 199 of 200 in context" in report
+    assert report.endswith("--sequence_length=128 --doc_stride=100")
+    with pytest.raises(ValueError, match="--doc_stride=100 is given, but --show is not given"):
+        InspectConfig(data_file=path, doc_stride=100)
 
 
 def test_task_and_columns_are_inferred(tmp_path):

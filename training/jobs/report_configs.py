@@ -20,7 +20,13 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 _FLAGS_OF_KINDS = {
     "text": (*TextColumns.__annotations__, "class_names"),
     "multiple_choice": ("format", "quoting"),
-    "squad": ("null_odds", "null_threshold", "max_document_words"),
+    "squad": (
+        "null_odds",
+        "null_threshold",
+        "max_document_words",
+        "doc_stride",
+        "max_query_length",
+    ),
     "tagging": tuple(WordColumns.__annotations__),
 }
 
