@@ -357,7 +357,7 @@ def test_recipe_page_matches_recipe_files():
         config = importlib.import_module(f"training.paper.recipes.{name}").CONFIG
         for field, value in recipes.read(name).settings.items():
             stated = config.to_dict()[field]
-            stated = ",".join(stated) if isinstance(stated, tuple) else stated
+            stated = ",".join(map(str, stated)) if isinstance(stated, tuple) else stated
             assert value == str(stated) or eval(value) == stated
 
 
