@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from ..plots.style import BLUE, LIGHT_BLUE, new_figure, style
+from ..plots.style import BLUE, ORANGE, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,28 +15,20 @@ if TYPE_CHECKING:
 
 @style()
 def scores_figure(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> Figure:
-    """Plots each row's mean score as a bar, and its seeds as dots, with a panel per column."""
+    """Plots each row's seeds as dots and their mean as a tick, with a panel per column."""
     records = [record for record in records if record["scores"]]
     width, height = 1.8 + 2.2 * len(columns), 0.9 + 0.28 * len(records)
     figure, panels = new_figure(width, height, len(columns))
     for axes, name in zip(panels, columns, strict=True):
         for position, record in enumerate(records):
             if values := record["scores"].get(name):
-                axes.barh(position, mean(values), height=0.6, color=LIGHT_BLUE)
+                axes.plot(mean(values), position, "|", color=ORANGE, markersize=14)
                 axes.plot(values, [position] * len(values), "o", color=BLUE)
         axes.set(title=name, ylim=(len(records) - 0.4, -0.6))
         axes.set_yticks(range(len(records)), [""] * len(records))
-        _zoom(axes, [value for record in records for value in record["scores"].get(name, [])])
+        axes.grid(axis="x", alpha=0.3)
     panels[0].set_yticks(range(len(records)), [record["name"] for record in records])
     return figure
-
-
-def _zoom(axes: Any, values: Sequence[float]) -> None:
-    """Cuts the bars if the scores are so similar that their differences would not be visible."""
-    if values:
-        low, high = min(values), max(values)
-        margin = 0.3 * (high - low) + 0.5
-        axes.set_xlim(max(0.0, low - margin), high + margin)
 
 
 def _value(record: dict[str, Any], name: str) -> float | None:
@@ -47,17 +39,18 @@ def _value(record: dict[str, Any], name: str) -> float | None:
 
 
 def _draw_lines(axes: Any, records: Sequence[dict[str, Any]], x: str, name: str) -> None:
-    """Plots a line for each `line` in the records."""
-    styles = ("o-", "s--")
+    """Plots a line for each `line` in the records, and the scores of all seeds as dots."""
     lines = dict.fromkeys(record["line"] for record in records)
-    for line, marks in zip(lines, styles, strict=False):
+    for line, marks, color in zip(lines, ("o-", "s--"), (BLUE, ORANGE), strict=False):
+        own = [record for record in records if record["line"] == line]
         points = sorted(
-            (record[x], value)
-            for record in records
-            if record["line"] == line and (value := _value(record, name)) is not None
+            (record[x], value) for record in own if (value := _value(record, name)) is not None
         )
         if points:
-            axes.plot(*zip(*points, strict=True), marks, label=line)
+            axes.plot(*zip(*points, strict=True), marks, color=color, label=line)
+        for record in own:
+            values = record["scores"].get(name, [])
+            axes.plot([record[x]] * len(values), values, ".", color=color, alpha=0.4)
     axes.set(title=name)
 
 

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a right-to-left encoder on a GLUE task or on labeled text.
+"""Fine-tunes a right-to-left encoder on a GLUE task or on labeled text, for `ablation`.
 
-    python -m training.paper.directional_finetuning --task=mrpc --data_dir=glue \\
-        --preset=runs/rtl/preset --forward_preset=runs/ltr/preset
-
-Both encoders are pre-trained with `pretrain --causal`, and the first also with --right_to_left.
-With --forward_preset, the outputs of both encoders are concatenated, as in ELMo. The other flags
-and the output are the same as in `finetune`.
+The flags and the output are the same as in `finetune`. The encoder of --preset is pre-trained with
+`pretrain --causal --right_to_left`. With --forward_preset, a left-to-right encoder reads the same
+text, and the outputs of both are concatenated, as in ELMo.
 """
 
 from __future__ import annotations
