@@ -32,6 +32,7 @@ from typing import IO, Any, get_args
 from absl import logging
 
 from keras_bert.atomic import atomic_path
+from keras_bert.data.squad import question_id
 from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_directory, program, saved_models
@@ -461,6 +462,8 @@ def _rename_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row
     Missing and invalid fields raise no error here, because `read_rows` checks the fields that the
     model requires.
     """
+    if record.get("id") is None and question_id(record) is not None:
+        record = {**record, "id": question_id(record)}
     if "choices" in fields.names:
         with contextlib.suppress(ValueError):
             text, choices, _ = choice_fields(record, labeled=False)

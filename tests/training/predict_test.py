@@ -261,14 +261,14 @@ def test_read_rows_accepts_files_of_each_task(tmp_path):
         "a.conll": [{"text": ["Ann", "sang"]}, {"text": ["here"]}],
         "a.csv": [{"text": "a", "choices": ["b c", "b d"]}],
         "copa.jsonl": [{"text": "a What was the cause of this?", "choices": ["b", "c"]}],
-        "words.jsonl": [{"id": 1, "text": ["Ann", "sang"]}, {"text": "Bob sang"}],
+        "words.jsonl": [{"id": 1, "text": ["Ann", "sang"]}, {"id": "k", "text": "Bob sang"}],
         "a.parquet": [{"id": 3, "text": "a"}, {"id": 4, "text": ""}],
     }
     (tmp_path / "copa.jsonl").write_text(
         '{"premise": "a", "question": "cause", "choice1": "b", "choice2": "c", "label": "x"}\n'
     )
     (tmp_path / "words.jsonl").write_text(
-        '{"id": 1, "tokens": ["Ann", "sang"]}\n{"text": "Bob sang"}\n'
+        '{"id": 1, "tokens": ["Ann", "sang"]}\n{"guid": "k", "text": "Bob sang"}\n'
     )
     rows = [{"id": 3, "text": "a"}, {"id": 4, "text": None}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
