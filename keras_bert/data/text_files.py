@@ -141,14 +141,14 @@ def decoded_lines(
         )
 
 
-def check_encoding(encoding: str, name: str = "encoding") -> None:
+def check_encoding(encoding: str) -> None:
     """Raises a `ValueError` if Python has no such text encoding."""
     try:
         "\n".encode(encoding)
     except (LookupError, ValueError) as error:
         raise ValueError(
-            f"{name} must be a text encoding in Python, such as utf-8 or cp949. Received: "
-            f"{encoding!r}"
+            "encoding (--encoding in commands) must be a text encoding in Python, such as utf-8 or "
+            f"cp949. Received: {encoding!r}"
         ) from error
 
 

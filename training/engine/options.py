@@ -203,7 +203,7 @@ class TextFileOptions(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_encoding(self.encoding, "--encoding")
+        check_encoding(self.encoding)
 
 
 @dataclasses.dataclass(frozen=True)
