@@ -32,8 +32,10 @@ flags, and you can override each of them:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
 
-Hyperparameters accept lists. Each combination is trained, and the best one on the validation data
-is kept. The learning rates, batch sizes and numbers of epochs in the BERT paper are
+--learning_rate, --batch_size, --epochs, --warmup, --weight_decay, --layer_decay, --dropout,
+--encoder_dropout and --sequence_length accept lists. Each combination is trained, and the best one
+on the validation data is kept. The learning rates, batch sizes and numbers of epochs in the BERT
+paper are
 
     python -m training.finetune --train_file=reviews.tsv --text=review --label=stars \\
         --learning_rate=5e-5,3e-5,2e-5 --batch_size=16,32 --epochs=2,3,4

@@ -156,7 +156,8 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
     """Returns the mean scores on a run's first validation set, or the validation perplexity."""
     if results.get("summary"):
         scores = next(iter(results["summary"].values()))
-        return [f"{name} {mean_text(value['seeds'])}" for name, value in scores.items()]
+        means = ", ".join(f"{name} {mean_text(value['seeds'])}" for name, value in scores.items())
+        return [f"{means} after the last epoch"]
     last = results.get("last", {})
     return [f"perplexity {last['val_perplexity']:.1f}"] if "val_perplexity" in last else []
 
