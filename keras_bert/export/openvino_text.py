@@ -353,6 +353,8 @@ def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
     _check_options(tokenizer)
+    if tokenizer.added_tokens:
+        raise _no_steps(tokenizer, "it finds added tokens in texts")
     cleaner = SentenceCleaner(tokenizer.cleaner)
     letters = _letters()
     maps, sigma = [], None

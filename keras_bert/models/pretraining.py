@@ -77,7 +77,7 @@ def masked_lm_head(model: keras.Model) -> tuple[Any, ...]:
     return tuple(model.get_layer(name) for name in _MASKED_LM_LAYERS if name in names)
 
 
-_TRANSFORM, _DECODER, _BIAS = _MASKED_LM_LAYERS = (
+_TRANSFORM, DECODER, _BIAS = _MASKED_LM_LAYERS = (
     "masked_lm_transform",
     "masked_lm_decoder",
     "masked_lm_bias",
@@ -94,7 +94,7 @@ def _new_masked_lm_head(backbone: Backbone) -> list[Any]:
             use_bias=False,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=stddev),
             dtype=policy,
-            name=_DECODER,
+            name=DECODER,
         )
         return [decoder, *bias]
     transform = MaskedLMTransform(

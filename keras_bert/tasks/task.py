@@ -22,6 +22,7 @@ from keras_bert.layers.top_layers import top_layer_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
+from keras_bert.tasks.added_tokens import with_added_tokens
 from keras_bert.tasks.explained_row import (
     ExplainedRow,
     pack_texts,
@@ -211,6 +212,43 @@ class Task(TextTrainer):
             answer if isinstance(answer, dict) else {"answers": answer}
             for answer in self.predict_rows(rows)
         ]
+
+    def with_added_tokens(self, tokens: Sequence[str]) -> Self:
+        """Creates a task with more tokens, such as entity markers, that text never splits.
+
+        The tokens are found literally, see `Tokenizer.with_added_tokens`. The embedding of a new
+        token, and its output bias and decoder in a masked LM, are the mean over all old tokens, so
+        that a new token is as likely as an average token. All other weights are copied. Unused rows
+        at the end of the embedding table are used before it grows. Both tasks are in memory. Train
+        the new task before you use it, because all new tokens have the same embedding.
+
+        Args:
+            tokens: The tokens. A token in the vocabulary, such as `[unused1]`, keeps its embedding.
+
+        Returns:
+            A new task of the same class, compiled like this task, with a new optimizer. This task
+            is not changed.
+
+        Raises:
+            ValueError: If a token is invalid, if the task has no preprocessor or consists of other
+                tasks, or if layers are quantized or have LoRA.
+
+        Example:
+
+        ```python
+        classifier = TextClassifier.from_preset(
+            "hf://google-bert/bert-base-uncased", class_names=["born_in", "works_for"]
+        ).with_added_tokens(["<subj>", "</subj>", "<obj>", "</obj>"])
+        classifier.compile()
+        classifier.fit(["<subj>Ada</subj> was born in <obj>London</obj>."], ["born_in"])
+        ```
+
+        Reference:
+            [Hewitt, 2021](https://nlp.stanford.edu/~johnhew/vocab-expansion.html), the mean;
+            [Baldini Soares et al., 2019](https://arxiv.org/abs/1906.03158), entity markers.
+        """
+        task: Self = with_added_tokens(self, tokens)
+        return task
 
     # === Presets, export, configuration ===
 

@@ -277,6 +277,11 @@ class BytePairTokenizer(Tokenizer):
             )
         save_tokens_and_merges(self.vocabulary, self.merges, path)
 
+    def _occurs_in_text(self, token: str) -> bool:
+        index = self._ids[token]
+        piece = self._pieces[index]
+        return piece is not None and self._merge(self._symbols(piece)) == [index]
+
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: list[str] = []
         for text in texts:

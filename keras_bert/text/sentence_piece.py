@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,13 +18,20 @@ import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
+from keras_bert.text.composition import compose_text
 from keras_bert.text.flat_tokens import FlatTokens
 from keras_bert.text.normalization import extend_over_dropped_marks, is_extending
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.files import read_bytes
-from keras_bert.vocabularies.sentence_piece_model import without_characters_map
+from keras_bert.vocabularies.sentence_piece_model import (
+    Piece,
+    PieceType,
+    read_pieces,
+    replace_pieces,
+    without_characters_map,
+)
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, decode_model
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
@@ -86,6 +93,10 @@ class SentencePieceTokenizer(Tokenizer):
             `transformers` 5 does. With `compose=False`, text is normalized as in DeBERTa's
             pre-training. For example, a no-break space becomes a space, not an unknown character.
             Text without such characters gets the same ids. Defaults to `False`.
+        added_tokens: Control pieces in the model that become a single token each wherever they
+            occur in a text, such as entity markers. A word starts after each of them, as in
+            `transformers`.
+        special_added_tokens: The `added_tokens` that `decode` omits like special tokens.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a dense or ragged
@@ -134,6 +145,8 @@ class SentencePieceTokenizer(Tokenizer):
         num_segments: int = 2,
         truncation_side: str = "right",
         compose: bool = False,
+        added_tokens: Sequence[str] = (),
+        special_added_tokens: Sequence[str] = (),
     ) -> None:
         if compose and (lowercase or albert_rules or not keep_accents):
             raise ValueError(
@@ -157,6 +170,9 @@ class SentencePieceTokenizer(Tokenizer):
         self.albert_rules = albert_rules
         self.pair_separators = pair_separators
         self.num_segments = num_segments
+        self.added_tokens = tuple(added_tokens)
+        self.special_added_tokens = tuple(special_added_tokens)
+        self._check_added_tokens()
         self.cleaner = TextCleaner(
             lowercase, keep_accents, collapse=albert_rules, join_spaces=compose
         )
@@ -164,15 +180,27 @@ class SentencePieceTokenizer(Tokenizer):
         """The pieces that replace each piece that ends with a digit and a comma, by its id."""
         indices = range(len(self.vocabulary))
         self._control_ids = tuple(filter(self._processor.is_control, indices))
-        present = {self.vocabulary[index]: index for index in self.skipped_token_ids}
-        self._splitter = (
-            TokenSplitter(present, {self.mask_token}) if special_tokens_in_text else None
-        )
+        for token in self.added_tokens:
+            if self._ids[token] not in self._control_ids:
+                raise ValueError(
+                    f"added_tokens must be control pieces of the model. Received: {token!r}"
+                )
+        skipped = self.skipped_token_ids if special_tokens_in_text else ()
+        in_text = dict.fromkeys([*map(self.id_to_token, skipped), *self.added_tokens])
+        spelled: Callable[[str], str] = compose_text if compose else str
+        token_ids = {spelled(token): self._ids[token] for token in in_text}
+        self._splitter = TokenSplitter(token_ids, {self.mask_token}) if token_ids else None
 
     @property
     def skipped_token_ids(self) -> list[int]:
-        """The ids of special tokens and control pieces."""
-        return [*self.special_token_ids, *self._control_ids]
+        """The ids of special tokens and control pieces, except for ordinary added tokens."""
+        control_ids = (
+            index
+            for index in self._control_ids
+            if self.vocabulary[index] not in self.added_tokens
+            or self.vocabulary[index] in self.special_added_tokens
+        )
+        return [*self.special_token_ids, *control_ids]
 
     @property
     def continuation_token_ids(self) -> list[int]:
@@ -181,7 +209,7 @@ class SentencePieceTokenizer(Tokenizer):
         With `albert_rules`, they must consist of English letters and punctuation, but must not be a
         single punctuation mark.
         """
-        special = set(self.skipped_token_ids)
+        special = {*self.special_token_ids, *self._control_ids}
         return [
             index
             for index, piece in enumerate(self.vocabulary)
@@ -200,6 +228,14 @@ class SentencePieceTokenizer(Tokenizer):
     def _config_values(self) -> dict[str, Any]:
         model = base64.b64encode(self.model).decode("ascii")
         return {**super()._config_values(), "model": model}
+
+    def _occurs_in_text(self, token: str) -> bool:
+        return self._ids[token] not in self._control_ids
+
+    def _extend_vocabulary(self, tokens: Sequence[str]) -> dict[str, Any]:
+        pieces = [Piece(token, 0.0, PieceType.CONTROL) for token in tokens]
+        model = replace_pieces(self.model, [*read_pieces(self.model), *pieces])
+        return {"model": base64.b64encode(model).decode("ascii")}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

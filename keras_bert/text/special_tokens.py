@@ -24,6 +24,11 @@ SUFFIX = "##"
 # does not change it, and it does not occur in real text.
 FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
+NUM_MARKS = _NO_CHARACTER - FIRST_MARK
+# Unassigned letters for more tokens. They need spaces around them to be separate words.
+FIRST_SPACED_MARK = 0xE1000
+_LAST_SPACED_MARK = 0xEFFFD
+_NO_LETTER = FIRST_SPACED_MARK - 1
 BORDERS = "\ufade\ufadf"
 """The characters that temporarily enclose a found token. A mark later replaces all of them."""
 AROUND_DROPPED = "\ufadc\ufadd"
@@ -47,13 +52,10 @@ class TokenMarks:
     library, `normalized` tokens are found after the other tokens, in normalized text.
 
     Args:
-        tokens: The tokens to find, at most 31.
+        tokens: The tokens to find.
         normalized: The tokens to find in normalized text: around characters that normalization
             drops and, if it folds case and strips accents, in any case and with any accents.
         rules: The normalization rules.
-
-    Raises:
-        ValueError: If `tokens` contains more than 31 tokens.
     """
 
     def __init__(
@@ -62,26 +64,27 @@ class TokenMarks:
         normalized: Collection[str] = (),
         rules: Normalization | None = None,
     ) -> None:
-        if len(tokens) > _NO_CHARACTER - FIRST_MARK:
-            raise ValueError(
-                f"At most {_NO_CHARACTER - FIRST_MARK} special and added tokens can be found in "
-                f"texts. Received: {len(tokens)} tokens"
-            )
         raw = [token for token in tokens if token not in normalized]
         others = [token for token in tokens if token in normalized]
         self.raw_widths = tuple(map(len, raw))
         """The number of characters in each token to find in raw text."""
-        self.marks = {token: chr(FIRST_MARK + index) for index, token in enumerate((*raw, *others))}
+        self.marks = {token: _mark(index) for index, token in enumerate((*raw, *others))}
         """The character that replaces each token. Tokens found in raw text come first."""
         rules = rules or Normalization()
         spelling = _Spelling(rules)
 
         def marked(token: str, pattern: str) -> tuple[str, str]:
-            return BORDERS[0] + pattern + BORDERS[1], self.marks[token]
+            mark = self.marks[token]
+            mark = mark if ord(mark) < FIRST_SPACED_MARK else f" {mark} "
+            return BORDERS[0] + pattern + BORDERS[1], mark
 
         # A mark in the original text is not a special token.
-        marks = "".join(self.marks.values())
-        self.until_borders = [(f"[{marks}{BORDERS}{AROUND_DROPPED}]", chr(_NO_CHARACTER))]
+        marks = list(self.marks.values())
+        reserved = "".join(marks[:NUM_MARKS]) + BORDERS + AROUND_DROPPED
+        self.until_borders = [(f"[{reserved}]", chr(_NO_CHARACTER))]
+        if len(marks) > NUM_MARKS:
+            letters = f"[{chr(FIRST_SPACED_MARK)}-{chr(_LAST_SPACED_MARK)}]"
+            self.until_borders.append((letters, chr(_NO_LETTER)))
         """Regular expressions (RE2) and the replacements for their matches.
 
         They leave borders around tokens to find in normalized text.
@@ -121,16 +124,30 @@ class TokenMarks:
 
         The last value is the length of the text before `border`.
         """
-        index = _code_points(marked_text).astype(np.int64) - FIRST_MARK
+        points = _code_points(marked_text).astype(np.int64)
+        index = points - FIRST_MARK
+        index[index >= NUM_MARKS] = -1
+        spaced_index = points - FIRST_SPACED_MARK
+        is_spaced = (spaced_index >= 0) & (spaced_index < len(self.marks) - NUM_MARKS)
+        index[is_spaced] = spaced_index[is_spaced] + NUM_MARKS
         widths = np.ones(len(index) + 1, np.int64)
         widths[0] = 0
         num_raw = len(self.raw_widths)
         is_raw = (index >= 0) & (index < num_raw)
         widths[1:][is_raw] = np.array(self.raw_widths, np.int64)[index[is_raw]]
-        points = _code_points(re.sub(f"[{AROUND_DROPPED}]", "", bordered_text))
-        begins, ends = (np.flatnonzero(points == ord(border)) for border in BORDERS)
+        bordered = _code_points(re.sub(f"[{AROUND_DROPPED}]", "", bordered_text))
+        begins, ends = (np.flatnonzero(bordered == ord(border)) for border in BORDERS)
         widths[1:][(index >= num_raw) & (index < len(self.marks))] = ends - begins - 1
+        # The spaces around these marks are not in the original text.
+        for neighbor in (-1, 1):
+            widths[1:][np.flatnonzero(is_spaced) + neighbor] = 0
         return np.cumsum(widths)
+
+
+def _mark(index: int) -> str:
+    """Returns the character that replaces the token with an index."""
+    first = FIRST_MARK if index < NUM_MARKS else FIRST_SPACED_MARK - NUM_MARKS
+    return chr(first + index)
 
 
 def _put_around(pattern: str, characters: str) -> tuple[str, str]:

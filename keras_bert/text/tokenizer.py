@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.text.characters import category
 from keras_bert.text.composition import compose_text, is_composed
 from keras_bert.text.flat_tokens import FlatTokens, concatenate, decoded_chunks
 from keras_bert.text.nesting import flatten, is_first_in_list, nest, split_rows
@@ -577,6 +578,80 @@ class Tokenizer(abc.ABC):
             return self
         return self.from_config({**self.get_config(), "special_tokens_in_text": True})
 
+    def with_added_tokens(self, tokens: Sequence[str]) -> Self:
+        """Returns a copy with more tokens, such as entity markers, that text never splits.
+
+        Each token is found literally, in the same case, wherever it occurs in a text, even inside a
+        word. If multiple tokens start at the same character, the longest is found. This matches
+        `AddedToken(token, normalized=False)` in the `tokenizers` library. New tokens get the next
+        ids. A token in the vocabulary, such as `[unused1]`, keeps its id.
+
+        A model for the copy needs an embedding for each new token. `Task.with_added_tokens` creates
+        the tokenizer and the model together.
+
+        Args:
+            tokens: The tokens.
+
+        Returns:
+            A tokenizer of the same class. This tokenizer is not changed.
+
+        Raises:
+            TypeError: If `tokens` is a string.
+            ValueError: If a token is empty, has whitespace around it, contains a control
+                character, is a duplicate or a special token, or if text is already split into it,
+                such as a word.
+
+        Example:
+
+        >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<", ">", "e", "##1", "film"]
+        >>> tokenizer = keras_bert.WordPieceTokenizer(tokens)
+        >>> tokenizer("<e1> film")
+        [5, 7, 8, 6, 9]
+        >>> tokenizer.with_added_tokens(["<e1>"])("<e1> film")
+        [10, 9]
+        """
+        if isinstance(tokens, str):
+            raise TypeError(f"tokens must be a list of strings. Received: {tokens!r}")
+        tokens = list(tokens)
+        for index, token in enumerate(tokens):
+            self._check_new_token(token)
+            if token in tokens[:index]:
+                raise ValueError(f"tokens must not contain duplicates. Received: {token!r} twice")
+        added = [token for token in tokens if token not in self.added_tokens]
+        new = [token for token in added if token not in self._ids]
+        return self.from_config(
+            {
+                **self.get_config(),
+                **self._extend_vocabulary(new),
+                "added_tokens": [*self.added_tokens, *added],
+            }
+        )
+
+    def _check_new_token(self, token: Any) -> None:
+        """Checks a token to add."""
+        if not isinstance(token, str) or _has_control_characters(token) or token != token.strip():
+            raise ValueError(
+                "Added tokens must be strings without whitespace around them and without control "
+                f"characters. Received: {token!r}"
+            )
+        if not token or token in self.special_tokens():
+            raise ValueError(
+                f"Added tokens must not be empty or special tokens. Received: {token!r}"
+            )
+        if token in self._ids and token not in self.added_tokens and self._occurs_in_text(token):
+            raise ValueError(
+                "Added tokens must be new tokens, or tokens in the vocabulary that no text is "
+                f"split into, such as [unused1]. Received: {token!r} (token {self._ids[token]})"
+            )
+
+    @abc.abstractmethod
+    def _occurs_in_text(self, token: str) -> bool:
+        """Returns whether text can be split into a token of the vocabulary."""
+
+    def _extend_vocabulary(self, tokens: Sequence[str]) -> dict[str, Any]:
+        """Returns the config fields for a vocabulary with new tokens at the end."""
+        return {"vocabulary": [*self.vocabulary, *tokens]}
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.from_config(self.get_config())
 
@@ -627,6 +702,10 @@ def pair_limits(
         maximum(max_tokens - second, max_tokens - half),
         maximum(max_tokens - first, half),
     )
+
+
+def _has_control_characters(token: str) -> bool:
+    return any(category(character) == "Cc" for character in token)
 
 
 def is_tensor(value: Any) -> bool:

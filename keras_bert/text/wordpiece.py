@@ -207,6 +207,17 @@ class WordPieceTokenizer(Tokenizer):
         strip_accents = None if self.strip_accents == self.lowercase else self.strip_accents
         return {**super()._config_values(), "strip_accents": strip_accents}
 
+    def _occurs_in_text(self, token: str) -> bool:
+        return token.isalnum() or token.startswith(SUFFIX)
+
+    def _check_new_token(self, token: Any) -> None:
+        super()._check_new_token(token)
+        if token.startswith(SUFFIX):
+            raise ValueError(
+                f"Added tokens must not start with {SUFFIX}, which continues a word. Received: "
+                f"{token!r}"
+            )
+
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return self._word_ids.ids(self._mark(self._join(texts)).split())
 

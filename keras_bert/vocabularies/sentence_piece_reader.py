@@ -22,7 +22,12 @@ from keras_bert.vocabularies.sentence_piece_model import (
     without_characters_map,
     write_model,
 )
-from keras_bert.vocabularies.special_tokens import check_names, read_special_tokens, renamed_tokens
+from keras_bert.vocabularies.special_tokens import (
+    check_names,
+    read_special_tokens,
+    reject_options,
+    renamed_tokens,
+)
 from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, without_defaults
 from keras_bert.vocabularies.tokenizer_json import (
     COMPOSING,
@@ -82,6 +87,7 @@ def read_sentence_piece_files(
         model = _with_vocabulary_ids(model, path, vocabulary_path)
     if not settings.tokenizer_class and name == ALBERT and _unknown(model) == [_BERT_UNKNOWN]:
         name = None if file else KOBERT  # ALBERT's unknown piece is <unk>.
+    num_pieces = len(read_pieces(model))
     model = _with_added_pieces(model, settings)
     if name == DEBERTA_V2:
         model = _with_mask(model)
@@ -132,8 +138,9 @@ def read_sentence_piece_files(
             f"{where}: the unknown piece must be {names['unk']}. Received: "
             f"{', '.join(unknown) or 'missing'}"
         )
-    model = _with_control_pieces(model, names, settings)
+    model, added = _with_control_pieces(model, names, settings, num_pieces)
     rows = {
+        **added,
         "pair_separators": pair_separators,
         "num_segments": num_segments,
         "compose": options.pop("compose"),
@@ -234,14 +241,13 @@ def _are_same_models(model: bytes, other: bytes, composes: bool) -> bool:
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Appends the special tokens whose ids follow a model's last piece.
+    """Appends the added tokens whose ids follow a model's last piece.
 
     If a piece would be repeated, the model is returned unchanged.
     """
     pieces = read_pieces(model)
     count = len(pieces)
-    tokens = [token for token in settings.added_tokens() if token.get("special", False)]
-    for token in sorted(tokens, key=lambda token: token["id"] or 0):
+    for token in sorted(settings.added_tokens(), key=lambda token: token["id"] or 0):
         if token["id"] == len(pieces):
             pieces.append(Piece(token["content"], 0.0, PieceType.CONTROL))
     is_changed = count < len(pieces) == len({piece.text for piece in pieces})
@@ -257,12 +263,16 @@ def _with_mask(model: bytes) -> bytes:
 
 
 def _with_control_pieces(
-    model: bytes, names: Mapping[str, str], settings: TokenizerSettings
-) -> bytes:
+    model: bytes, names: Mapping[str, str], settings: TokenizerSettings, num_pieces: int
+) -> tuple[bytes, dict[str, list[str]]]:
     """Converts all additional special tokens in a model to control pieces.
 
-    Other added tokens raise an error, because SentencePiece only finds pieces in the model.
+    Tokens after the first `num_pieces` pieces, and ordinary tokens that are control pieces, are
+    added tokens. Other ordinary tokens raise an error, because SentencePiece finds them as pieces.
+
+    Returns the model and the config fields for the added tokens.
     """
+    added: dict[str, list[str]] = {"added_tokens": [], "special_added_tokens": []}
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}
     is_changed = False
@@ -271,15 +281,24 @@ def _with_control_pieces(
         index = indices.get(content)
         if content in names.values() or (content in ALBERT_TOKENS.values() and index is None):
             continue
-        if index is None or not token.get("special", False) or token["id"] not in (None, index):
+        is_special = token.get("special", False)
+        is_added = index is not None and (
+            index >= num_pieces or (not is_special and pieces[index].type == PieceType.CONTROL)
+        )
+        if index is None or not (is_special or is_added) or token["id"] not in (None, index):
             raise ValueError(
                 f"{token['path']}: a {SENTENCE_PIECE} tokenizer must not have added tokens, except "
-                f"for special tokens in its model. Received: {content!r}"
+                "for special tokens in its model and tokens whose ids follow its pieces. Received: "
+                f"{content!r}"
             )
+        if is_added:
+            reject_options(token, ("single_word", "normalized"))
+            added["added_tokens"].append(content)
+            added["special_added_tokens"] += [content] * is_special
         if pieces[index].type != PieceType.CONTROL:
             pieces[index] = pieces[index]._replace(type=PieceType.CONTROL)
             is_changed = True
-    return replace_pieces(model, pieces) if is_changed else model
+    return replace_pieces(model, pieces) if is_changed else model, added
 
 
 def _sentence_piece(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,16 @@ def renamed_tokens(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[s
     return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
+def reject_options(token: Mapping[str, Any], options: Iterable[str]) -> None:
+    """Raises a `ValueError` if an added token has one of some options."""
+    for option in options:
+        if token.get(option):
+            raise ValueError(
+                f"{token['path']}: {option} of the added token {token['content']!r} is not "
+                f"supported and must be false. Received: {token[option]!r}"
+            )
+
+
 def with_added_tokens(
     config: dict[str, Any], settings: TokenizerSettings
 ) -> tuple[dict[str, Any], dict[str, bool]]:
@@ -149,12 +159,7 @@ def with_added_tokens(
             rejected += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
         elif token["content"] in roles.values() and is_normalized:
             rejected.append("normalized")
-        for option in rejected:
-            if token.get(option):
-                raise ValueError(
-                    f"{token['path']}: {option} of the added token {token['content']!r} is not "
-                    f"supported and must be false. Received: {token[option]!r}"
-                )
+        reject_options(token, rejected)
     own = [token for token in added if token["content"] not in roles.values()]
     names = [token["content"] for token in own]
     special = [token["content"] for token in own if token.get("special", False)]

@@ -73,6 +73,8 @@ FIELDS: dict[str, dict[str, tuple[str, Any]]] = {
         "num_segments": (_INTEGER, 2),
         "truncation_side": (_STRING, "right"),
         "compose": (_FLAG, False),
+        "added_tokens": (_STRINGS, []),
+        "special_added_tokens": (_STRINGS, []),
     },
 }
 """The type and default of each config field, by tokenizer type."""

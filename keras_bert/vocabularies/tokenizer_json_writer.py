@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from keras_bert.vocabularies.byte_pair_files import BLANK
@@ -151,8 +151,8 @@ def unigram_json(
 ) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json` for a SentencePiece model. See `byte_pair_json`.
 
-    `vocabulary` contains the pieces without DeBERTa's mask token, because the mask is an added
-    token. The format cannot represent ALBERT's rule for commas after numbers.
+    `vocabulary` contains the pieces without the added tokens after them, which in DeBERTa include
+    the mask token. The format cannot represent ALBERT's rule for commas after numbers.
     """
     pieces = read_pieces(model)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
@@ -163,8 +163,12 @@ def unigram_json(
         "split": True,
     }
     steps = [metaspace] if config["compose"] else [{"type": "WhitespaceSplit"}, metaspace]
+    ordinary = {*config["added_tokens"]} - {*config["special_added_tokens"]}
     added = [
-        _added_token(piece.text, index, piece.text == names["mask"])
+        {
+            **_added_token(piece.text, index, piece.text == names["mask"]),
+            "special": piece.text not in ordinary,
+        }
         for index, piece in enumerate(pieces)
         if piece.text in names.values() or piece.type == PieceType.CONTROL
     ]
@@ -202,10 +206,12 @@ def _normalizers(model: bytes, config: Mapping[str, Any]) -> list[dict[str, Any]
     return [*steps, {"type": "Replace", "pattern": {"Regex": SPACES}, "content": " "}]
 
 
-def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
-    """Removes a mask token at the end of the pieces."""
-    text, _, kind = pieces[-1]
-    return pieces[:-1] if (text, kind) == (mask, PieceType.CONTROL) else pieces
+def pieces_without(pieces: Sequence[Piece], tokens: Collection[str]) -> Sequence[Piece]:
+    """Removes tokens at the end of the pieces."""
+    end = len(pieces)
+    while end and pieces[end - 1].text in tokens and pieces[end - 1].type == PieceType.CONTROL:
+        end -= 1
+    return pieces[:end]
 
 
 def _present(names: Mapping[str, str], ids: Mapping[str, int]) -> list[str]:

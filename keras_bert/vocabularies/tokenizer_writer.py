@@ -31,7 +31,7 @@ from keras_bert.vocabularies.tokenizer_config import (
 from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE
 from keras_bert.vocabularies.tokenizer_json_writer import (
     byte_pair_json,
-    pieces_without_mask,
+    pieces_without,
     unigram_json,
     wordpiece_json,
 )
@@ -157,7 +157,7 @@ def _write_wordpiece(
     if rows[1] == 1:
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if config["added_tokens"]:
-        settings["added_tokens_decoder"] = _added_tokens_field(config)
+        settings["added_tokens_decoder"] = _added_tokens_field(config, config["vocabulary"])
     vocab_txt.save_vocabulary(config["vocabulary"], directory / VOCABULARY_FILE)
     write_json(directory / TOKENIZER_FILE, wordpiece_json(config, names))
     return settings
@@ -177,7 +177,7 @@ def _write_byte_pair(
         return {
             "tokenizer_class": "RobertaTokenizer",
             "add_prefix_space": prefix,
-            "added_tokens_decoder": _added_tokens_field(config, masks),
+            "added_tokens_decoder": _added_tokens_field(config, config["vocabulary"], masks),
         }
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -193,12 +193,15 @@ def _write_sentence_piece(
 ) -> dict[str, Any]:
     """Writes a SentencePiece model. Returns the fields of `tokenizer_config.json`."""
     model = decode_model(config)
-    pieces: Sequence[Piece] = read_pieces(model)
-    released = fairseq_ids.released_model(model)
+    all_tokens = [piece.text for piece in read_pieces(model)]
+    # The files of the classes in `transformers` do not contain added tokens as pieces.
+    pieces: Sequence[Piece] = pieces_without(read_pieces(model), config["added_tokens"])
+    model_file = replace_pieces(model, pieces)
+    released = fairseq_ids.released_model(model_file)
     segments = ["token_type_ids"] if config["num_segments"] > 1 else []
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        **_names_field(names, [piece.text for piece in pieces]),
+        **_names_field(names, all_tokens),
         # By default, classes omit segment ids, but ALBERT needs them for text pairs.
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
@@ -207,13 +210,16 @@ def _write_sentence_piece(
         fields |= {**CLASS_FAMILIES[name].tokenizer, "special_tokens": TOKENS_OF_CLASSES[name]}
         return fields.items() <= {**config, "special_tokens": names}.items()
 
-    name, content = MODEL_FILE, model
+    if config["added_tokens"]:
+        masks = {names["mask"]: True} if names["mask"] in all_tokens else {}
+        settings["added_tokens_decoder"] = _added_tokens_field(config, all_tokens, masks)
+    name, content = MODEL_FILE, model_file
     if released and fits_class(XLM_ROBERTA, compose=False):
         name, (content, ids) = fairseq_ids.MODEL_FILE, released
         is_camembert = ids == fairseq_ids.CAMEMBERT
         settings["tokenizer_class"] = CAMEMBERT if is_camembert else XLM_ROBERTA
     elif fits_class(DEBERTA_V2, compose=True, pair_separators=1):
-        pieces = pieces_without_mask(pieces, names["mask"])
+        pieces = pieces_without(pieces, [names["mask"]])
         name, content = DEBERTA_MODEL_FILE, replace_pieces(model, pieces)
         settings |= {"tokenizer_class": DEBERTA_V2, "do_lower_case": False}
     elif fits_class(ALBERT, albert_rules=True, compose=False, pair_separators=1):
@@ -225,13 +231,13 @@ def _write_sentence_piece(
 
 
 def _added_tokens_field(
-    config: Mapping[str, Any], masks: Mapping[str, bool] | None = None
+    config: Mapping[str, Any], vocabulary: Sequence[str], masks: Mapping[str, bool] | None = None
 ) -> dict[str, Any]:
     """Returns the field `added_tokens_decoder` of `tokenizer_config.json`.
 
     `masks` defines whether each mask token includes the preceding space.
     """
-    ids = {token: index for index, token in enumerate(config["vocabulary"])}
+    ids = {token: index for index, token in enumerate(vocabulary)}
     masks = masks or {}
     return {
         str(ids[token]): {

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow")
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -112,6 +112,39 @@ def test_tokenizer_files_match_transformers(family, tmp_path):
     assert list_tokens(read_config) == list_tokens(config)
     restored = tokenizer_from_config(read_config)
     assert restored(TEXTS) == tokenizer(TEXTS)
+
+
+MARKERS = ["<e1>", "</e1>", "[SUBJ:PER]", "<주어>"]
+MARKED_TEXTS = [
+    "The <e1> train </e1> to the<e1>coast</e1>leaves",
+    "[SUBJ:PER] [subj:per] <E1> <e1><e1> </e1",
+    "  <e1>  two \n <주어>spaces<주어>  ",
+    "a<e1>\u200bb",
+    *TEXTS,
+]
+
+
+@pytest.mark.parametrize("family", ["mpnet", "modernbert", "mmbert", "xlm_roberta", "deberta_v2"])
+def test_added_tokens_match_transformers(family, tmp_path):
+    base = tokenizer_from_config(make_config(family))
+    tokenizer = base.with_added_tokens(MARKERS)
+    expected = tokenizer(MARKED_TEXTS)
+    assert tokenizer(tf.constant(MARKED_TEXTS)).to_list() == expected
+    for directory, added in ("base", []), ("added", MARKERS):
+        (tmp_path / directory).mkdir()
+        config = base.with_added_tokens(added).get_config()
+        write_tokenizer(tmp_path / directory, config, 512)
+        assert read_tokenizer(tmp_path / directory) == config
+        transformers_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / directory)
+        if not added:
+            tokens = [transformers.AddedToken(marker, normalized=False) for marker in MARKERS]
+            transformers_tokenizer.add_tokens(tokens)
+        ids = transformers_tokenizer(MARKED_TEXTS, add_special_tokens=False)["input_ids"]
+        assert ids == expected
+        transformers_tokenizer.save_pretrained(tmp_path / directory / "saved")
+        saved = tokenizer_from_config(read_tokenizer(tmp_path / directory / "saved"))
+        assert saved.added_tokens == tokenizer.added_tokens
+        assert saved(MARKED_TEXTS) == expected
 
 
 RELEASED_FILES = {

@@ -69,6 +69,8 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
         test_file: Text to predict after training, labeled or not. Optional.
         dev_rows: Number of examples to score in each validation file, in a random stratified
             sample. 0 uses all.
+        added_tokens: Entity markers and other new tokens that text never splits, for example
+            <subj>,</subj>,<obj>,</obj>. Their embeddings start at the mean of all tokens.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
         encoder_dropout: Both dropout rates of the encoder. Defaults to the checkpoint's rates.
         bilstm_units: Number of units per direction in a new BiLSTM between encoder and classifier.
@@ -79,6 +81,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     task: str = ""
     train_rows: NonNegativeInt = 0
     dev_rows: NonNegativeInt = 0
+    added_tokens: tuple[str, ...] = ()
     dropout: ProperFraction | None = None
     encoder_dropout: ProperFraction | None = None
     bilstm_units: NonNegativeInt | None = None
@@ -475,7 +478,7 @@ def new_classifier(
 
     from ..engine import finetuning
 
-    return TextClassifier.from_preset(
+    classifier = TextClassifier.from_preset(
         preset,
         num_classes=data.num_classes,
         class_names=data.class_names,
@@ -485,6 +488,8 @@ def new_classifier(
         top_layers=top_layers,
         **finetuning.preset_options(config),
     )
+    added = config.added_tokens
+    return classifier.with_added_tokens(added) if added else classifier
 
 
 def logits(classifier: TextClassifier, data: LabeledText) -> np.ndarray:

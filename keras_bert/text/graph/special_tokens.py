@@ -18,6 +18,8 @@ from keras_bert.text.special_tokens import (
     AROUND_DROPPED,
     BORDERS,
     FIRST_MARK,
+    FIRST_SPACED_MARK,
+    NUM_MARKS,
     TokenMarks,
     TokenSplitter,
 )
@@ -41,6 +43,10 @@ def to_unmarked_characters(
     # The tokens between borders, and an additional width for texts without such tokens
     widths_between = tf.concat([tf.cast(ends - begins - 1, tf.int32), [0]], axis=0)
     index = points.flat_values - FIRST_MARK
+    index = tf.where(index < NUM_MARKS, index, -1)
+    spaced_index = points.flat_values - FIRST_SPACED_MARK
+    is_spaced = (spaced_index >= 0) & (spaced_index < len(marks.marks) - NUM_MARKS)
+    index = tf.where(is_spaced, spaced_index + NUM_MARKS, index)
     num_raw = len(marks.raw_widths)
     is_raw = (index >= 0) & (index < num_raw)
     was_between = (index >= num_raw) & (index < len(marks.marks))
@@ -51,6 +57,11 @@ def to_unmarked_characters(
         tf.gather(widths_between, count),
         tf.gather(raw_widths, tf.where(is_raw, index, num_raw)),
     )
+    # The spaces around these marks are not in the original text.
+    is_space = tf.concat([is_spaced[1:], [False]], axis=0) | tf.concat(
+        [[False], is_spaced[:-1]], axis=0
+    )
+    widths = tf.where(is_space, 0, widths)
     before = tf.concat([[0], tf.cumsum(widths)], axis=0)
     text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 
