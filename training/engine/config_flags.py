@@ -21,7 +21,7 @@ from .options import CommandConfig
 # Flags that contain text rather than paths, such as column names, so `~` in them is not expanded
 _TEXTS = {
     *("text", "text_pair", "label", "separator", "field", "fields", "class_names", "label_map"),
-    *("skip_labels", "subjects", "api_key", "encoding"),
+    *("skip_labels", "subjects", "api_key", "encoding", "added_tokens"),
 }
 
 # absl attributes the flags to the module that calls `define_flags`, so that `--help` shows them.
