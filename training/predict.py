@@ -504,7 +504,10 @@ def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     task = saved_models.load_task(files)
     if not getattr(task, "predict_method", ""):  # For example, an encoder.
         name = type(task).__name__
-        raise ValueError(f"{files[0]} must be a task that predicts on text. Received: a {name}")
+        raise ValueError(
+            f"{files[0]} must be a task that predicts on text. Received: a {name}. Save a preset, "
+            "and load it as such a task, for example as a MaskedLM."
+        )
     # Whether the models were trained on pairs, or None if the results of the run are missing
     pairs = {output_directory.load_results(file).get("pairs") for file in files}
     names = (*task.fields, *(task.optional_fields if True in pairs else ()))

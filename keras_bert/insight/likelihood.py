@@ -55,6 +55,9 @@ def pseudo_log_likelihood(
 ) -> list[TextLikelihood]:
     """Scores texts by masking their tokens one at a time.
 
+    A causal model predicts each token from the tokens before it, without a mask. The total is then
+    the text's log-likelihood.
+
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         texts: Texts. Each text is computed once per token.
@@ -65,8 +68,7 @@ def pseudo_log_likelihood(
         One `TextLikelihood` for each text, in order.
 
     Raises:
-        ValueError: If the model is causal, or a text is empty or longer than the maximum sequence
-            length.
+        ValueError: If a text is empty or longer than the maximum sequence length.
 
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
@@ -74,7 +76,7 @@ def pseudo_log_likelihood(
     rows, spans = tokenize(masked_lm, texts)
     vocabulary = masked_lm.preprocessor.tokenizer.vocabulary
     positions = [range(1, len(row) - 1) for row in rows]
-    scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
+    scores = _token_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     return [
         TextLikelihood(text, tuple(vocabulary[token] for token in row[1:-1]), own, token_scores)
         for text, row, own, token_scores in zip(texts, rows, spans, scores, strict=True)
@@ -103,16 +105,29 @@ def masked_log_probabilities(
     Raises:
         ValueError: If the model is causal.
     """
-    require_masked_lm(masked_lm)
+    _reject_causal(masked_lm)
+    return _token_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
+
+
+def _token_log_probabilities(
+    masked_lm: MaskedLM | Pretrainer,
+    rows: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
+    batch_size: int,
+    verbose: int | str,
+) -> list[np.ndarray]:
+    """Computes `masked_log_probabilities`, also for causal models."""
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
+    # In a causal model, the token before a mask predicts it.
+    offset = int(masked_lm.config.causal)
     slots = [(number, slot) for number, row in enumerate(positions) for slot in row]
     masked_rows = [
         [*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in slots
     ]
-    log_probabilities = candidate_log_probabilities(
+    log_probabilities = _candidate_log_probabilities(
         masked_lm,
         masked_rows,
-        [slot for _, slot in slots],
+        [slot - offset for _, slot in slots],
         [[rows[number][slot]] for number, slot in slots],
         batch_size,
         verbose,
@@ -146,12 +161,28 @@ def candidate_log_probabilities(
     Raises:
         ValueError: If the model is causal.
     """
+    _reject_causal(masked_lm)
+    return _candidate_log_probabilities(masked_lm, rows, positions, candidates, batch_size, verbose)
+
+
+def _reject_causal(masked_lm: MaskedLM | Pretrainer) -> None:
     require_masked_lm(masked_lm)
     if masked_lm.config.causal:
         raise ValueError(
             "The masked LM must not be causal. A causal model predicts a token only from the "
             "tokens before it, so masking one token at a time ignores the tokens after it."
         )
+
+
+def _candidate_log_probabilities(
+    masked_lm: MaskedLM | Pretrainer,
+    rows: Sequence[Sequence[int]],
+    positions: Sequence[int],
+    candidates: Sequence[Sequence[int]],
+    batch_size: int,
+    verbose: int | str,
+) -> list[np.ndarray]:
+    """Computes `candidate_log_probabilities`, also for causal models."""
     if not rows:
         return []
     askers: dict[tuple[tuple[int, ...], int], list[int]] = {}

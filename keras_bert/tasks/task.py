@@ -456,7 +456,10 @@ class Task(TextTrainer):
         from keras_bert import export
 
         if type(self).serving_signatures is Task.serving_signatures:
-            raise export.ExportError(f"A {type(self).__name__} is for training, not for serving.")
+            raise export.ExportError(
+                f"A {type(self).__name__} cannot be exported. Load its preset as a task that can, "
+                "for example as a NextSentencePredictor or a TextClassifier."
+            )
         export.export_task(self, filepath, format, **options)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:

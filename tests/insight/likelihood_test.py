@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pseudo-log-likelihoods match the predictions of the masked LM."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -40,6 +41,9 @@ def test_invalid_text_or_model_raises(masked_lm):
         insight.pseudo_log_likelihood(masked_lm, "he is")
     with pytest.raises(ValueError, match="Text 0 must be a string"):
         insight.pseudo_log_likelihood(masked_lm, [None])
+
+
+def test_causal_scores_are_next_token_probabilities(masked_lm):
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     causal = MaskedLM(
         Backbone(
@@ -47,8 +51,17 @@ def test_invalid_text_or_model_raises(masked_lm):
         ),
         masked_lm.preprocessor,
     )
+    text = "he is kind"
+    (scores,) = insight.pseudo_log_likelihood(causal, [text])
+    features = {name: value[None] for name, value in causal.preprocessor(text).items()}
+    num_tokens = features["token_ids"].shape[1]
+    logits = causal.predict({**features, "mask_positions": np.arange(num_tokens)[None]}, verbose=0)
+    log_probabilities = keras.ops.convert_to_numpy(keras.ops.log_softmax(logits[0]))
+    tokens = features["token_ids"][0, 1:-1]
+    expected = log_probabilities[np.arange(len(tokens)), tokens]
+    np.testing.assert_allclose(scores.log_probabilities, expected, atol=1e-5)
     with pytest.raises(ValueError, match="causal"):
-        insight.pseudo_log_likelihood(causal, ["he is"])
+        insight.masked_log_probabilities(causal, [[1, 2, 3]], [[1]])
 
 
 def test_pretrainer_scores_match_masked_lm(masked_lm, tmp_path):
