@@ -175,7 +175,7 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
 # | the text between spaces, as in Naver NER | `whitespace` |
 # | characters, including spaces, as in KLUE-NER | `characters_and_spaces` |
 # | characters without spaces | `characters` |
-# | words from a segmenter, in scripts without spaces | `segmented` |
+# | words from a segmenter, as in Japanese, Thai and Vietnamese | `segmented` |
 #
 # A character is a Unicode code point. `tag` cannot split texts like a segmenter, so it warns you. In this case, pass lists of words, and use
 # the signature `serve_words` in exports.

@@ -87,7 +87,8 @@ def word_separator(unit: WordUnit | None) -> str:
 def infer_word_unit(sentences: Iterable[Sequence[str]]) -> WordUnit | None:
     """Infers the unit of the words in sentences, or `None` for fewer than 10 different words.
 
-    Words are `"segmented"` if they are in scripts without spaces and have multiple characters.
+    Words are `"segmented"` if they have multiple characters in scripts without spaces, or if they
+    contain spaces, as in Vietnamese.
 
     Example:
 
@@ -114,10 +115,13 @@ def infer_word_unit(sentences: Iterable[Sequence[str]]) -> WordUnit | None:
         others = re.compile(f"(?![{IDEOGRAPHS}])[{UNSPACED}]")
         has_others = any(map(others.fullmatch, counts))
         return "words_or_characters" if has_others else "words"
-    num_marks = num_attached = 0
+    num_joined = num_marks = num_attached = 0
     for word, count in counts.items():
+        num_joined += count * (len(word.split()) > 1)
         num_marks += count * (len(word) == 1 and not word.isalnum())
         num_attached += count * (len(split_words(word)[0]) > 1)
+    if num_joined > _EXCEPTIONS * counts.total():
+        return "segmented"
     return "whitespace" if num_attached > num_marks else "words"
 
 

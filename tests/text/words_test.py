@@ -76,6 +76,7 @@ def test_units_and_offsets(split):
         ("我|在|Berlin|，|好|的|城|市|人|多|。", "words"),
         ("私|は|Tokyo|タ|イ|に|住|ん|で|い|ま|す", "words_or_characters"),
         ("東京|に|住ん|で|い|ます|が|、|大阪|も", "segmented"),
+        ("Việt Nam|là|một|nước|ở|Đông Nam Á|,|có|nhiều|người", "segmented"),
         ("He|said|:|do|n't|go|,|Ann|Lee|!", "words"),
         ("용퇴,|항룡|압력설|의심만|가율,|비토리오|양일|만에|영사관|감호.", "whitespace"),
     ],
