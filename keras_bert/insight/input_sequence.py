@@ -154,12 +154,10 @@ class InputSequence:
             lines["field"] = self._field_names(shown)
         lines["token"] = [self.tokens[index] for index in shown]
         lines["text"] = self._sources(shown)
-        for name in ("token_ids", "segment_ids", "position_ids", "sequence_ids"):
-            if name != "sequence_ids" or name in self.features:
-                values = self.features[name] if name in self.features else getattr(self, name)
-                lines[name.removeprefix("token_").removesuffix("_ids").replace("ids", "id")] = [
-                    str(values[index]) for index in shown
-                ]
+        ids = {"id": self.token_ids, "segment": self.segment_ids, "position": self.position_ids}
+        if "sequence_ids" in self.features:
+            ids["sequence"] = self.features["sequence_ids"]
+        lines |= {name: [str(values[index]) for index in shown] for name, values in ids.items()}
         if self.texts:
             spans = [self.spans[index] for index in shown]
             lines["character"] = [str(span[1]) if span else "" for span in spans]

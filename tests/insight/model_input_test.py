@@ -114,9 +114,10 @@ def test_labels_and_truncation_are_shown():
     long_sentence = ["playing", "dog", "cute", "is", "he"] * 2
     windows = insight.model_inputs(tagger, [long_sentence], [["O"] * 10])
     assert [str(excerpt) for row in windows for excerpt in row.excerpts] == [
-        "window: words 0 to 3 of 10",
-        "window: words 3 to 7 of 10",
-        "window: words 6 to 9 of 10",
+        "window: words 0 to 5 of 10",
+        *["truncated: 'playing' lost 1 of 2 tokens"] * 2,
+        "window: words 5 to 9 of 10",
+        "truncated: 'playing' lost 1 of 2 tokens",
     ]
     assert sum(label == "O" for row in windows for label in row.token_labels["label"]) == 10
 
