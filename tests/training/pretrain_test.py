@@ -167,7 +167,7 @@ def test_unigrams_count_original_tokens(corpus, tmp_path):
         vocabulary = source.vocabulary()
         tokenizer = open_tokenizer(vocabulary, None)
         records = source.records(16, vocabulary)
-        frequencies.append(unigram_probabilities(records, 16, tokenizer, causal=False))
+        frequencies.append(unigram_probabilities(records, 16, tokenizer, EncoderOptions()))
     first, second = frequencies
     np.testing.assert_array_equal(first, second)
     assert first[tokenizer.special_token_ids].tolist() == [

@@ -31,6 +31,7 @@ class DirectionalJob(ClassificationJob):
     """Classification with a `DirectionalBackbone`."""
 
     config_class = DirectionalConfig
+    example_input = ""  # Other commands cannot load the encoder.
     config: DirectionalConfig
 
     def build(self, seed: int) -> Training:

@@ -223,6 +223,8 @@ def report(results: Mapping[str, Any], directory: Path) -> str:
     files = {"preset": "preset", "curves": CURVES_FILE, "log": LOG_FILE, "results": RESULTS_FILE}
     blocks.append("\n".join(f"{name:8} {directory / file}" for name, file in files.items()))
     finetune = child_commands.command_name("finetune")
+    if results["config"]["right_to_left"]:  # The other commands read from left to right.
+        finetune = f"python -m {child_commands.PACKAGE}.paper.directional_finetuning"
     preset = shlex.quote(f"--preset={directory / 'preset'}")
     blocks.append(f"Next: {finetune} {preset} --train_file=FILE")
     if results["collapsed"]:

@@ -87,7 +87,6 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
         vocabulary = source.vocabulary()
         records = source.all_records(vocabulary)
     tokenizer = open_tokenizer(vocabulary, text.corpus.lowercase)
-    causal = config.encoder.causal
     batches = Batches(text, config.task, config.encoder, tokenizer)
     phases = batches.phase_batches(config.optimization, records)
     # Set the seed after the records, so that creating them does not change the random state.
@@ -110,7 +109,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
                 if length not in baselines:
                     data = (train, _NUM_SAMPLE_BATCHES) if dev is None else (dev, text.dev_batches)
                     score = functools.partial(
-                        unigram_scores, records[length][0], length, tokenizer, causal, *data
+                        unigram_scores, records[length][0], length, tokenizer, config.encoder, *data
                     )
                     baselines[length] = hosts.from_main_process(score)
                 state = run.train(phase, train, dev, state, baselines[length])

@@ -13,6 +13,8 @@ from keras_bert.data import PretrainingStream, pretraining_batches
 from keras_bert.data.pretraining.record_files import record_paths
 from keras_bert.text.tokenizer import Tokenizer
 
+from .config import EncoderOptions
+
 # Number of training tokens to count. Reading them takes two seconds on a busy core.
 _MAX_TOKENS = 2_000_000
 _ROWS_AT_ONCE = 1024
@@ -22,17 +24,17 @@ def unigram_scores(
     records: str,
     sequence_length: int,
     tokenizer: Tokenizer,
-    causal: bool,
+    encoder: EncoderOptions,
     stream: PretrainingStream,
     num_batches: int,
 ) -> dict[str, float]:
     """Scores the records' unigram model on a stream's first batches."""
-    probabilities = unigram_probabilities(records, sequence_length, tokenizer, causal)
+    probabilities = unigram_probabilities(records, sequence_length, tokenizer, encoder)
     return score(probabilities, stream.first_batches(num_batches))
 
 
 def unigram_probabilities(
-    records: str, sequence_length: int, tokenizer: Tokenizer, causal: bool
+    records: str, sequence_length: int, tokenizer: Tokenizer, encoder: EncoderOptions
 ) -> np.ndarray:
     """Returns token frequencies `(vocabulary,)` in about two million training tokens."""
     counts, num_left = np.zeros(tokenizer.vocabulary_size, np.int64), _MAX_TOKENS
@@ -41,8 +43,11 @@ def unigram_probabilities(
         num_left -= len(token_ids)
         if num_left <= 0:
             break
-    # The only special tokens that occur as labels are [UNK] and, for causal models, [SEP].
-    labels = {tokenizer.unk_token_id} | ({tokenizer.sep_token_id} if causal else set())
+    # The only special tokens that occur as labels are [UNK], for causal models [SEP], and for
+    # right-to-left models [CLS].
+    labels = {tokenizer.unk_token_id}
+    labels |= {tokenizer.sep_token_id} if encoder.causal else set()
+    labels |= {tokenizer.cls_token_id} if encoder.right_to_left else set()
     return smoothed(counts, set(tokenizer.special_token_ids) - labels)
 
 
