@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from typing import Literal
@@ -12,8 +13,9 @@ Labels = Literal["classes", "scores", "lists"]
 
 # The defaults of --text, --text_pair and --label
 TEXT, TEXT_PAIR, LABEL = "text", "text_pair", "label"
-# Columns of two texts
+# Columns of two texts. With a question or a query, a text of another column is its partner.
 _PAIRS = (
+    *itertools.product(("question", "query"), ("sentence", "passage", "document", "answer")),
     (TEXT, TEXT_PAIR),
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
@@ -69,7 +71,7 @@ def find_texts(names: Collection[str], text_pair: str = "") -> dict[str, str]:
     else:
         pairs = [pair for pair in _PAIRS if pair[0] in names and pair[1] == text_pair]
     if len(pairs) > 1:
-        raise _ambiguous(TEXT, [" and ".join(pair) for pair in pairs])
+        raise _ambiguous((TEXT, TEXT_PAIR), [" and ".join(pair) for pair in pairs])
     if pairs:
         return {"text": pairs[0][0], "text_pair": pairs[0][1]}
     name = _find(TEXT, names, _TEXTS)
@@ -104,14 +106,15 @@ def _find(role: str, names: Collection[str], groups: Sequence[Sequence[str]]) ->
     for group in groups:
         found = [name for name in group if name in names]
         if len(found) > 1:
-            raise _ambiguous(role, found)
+            raise _ambiguous((role,), found)
         if found:
             return found[0]
     return ""
 
 
-def _ambiguous(role: str, candidates: Sequence[str]) -> ValueError:
+def _ambiguous(roles: Sequence[str], candidates: Sequence[str]) -> ValueError:
+    flags = " and ".join(f"--{role}" for role in roles)
     return ValueError(
-        f"the column of the {role} must be clear. Received: the columns {', '.join(candidates)}. "
-        f"Pass --{role}"
+        f"the column of the {roles[0]} must be clear. Received: the columns "
+        f"{', '.join(candidates)}. Pass {flags}"
     )

@@ -520,6 +520,7 @@ COLUMNS = {
         ("title", "", "label"),
     ),
     "NSMC": ({"id": "0", "document": "a", "label": 1}, {}, ("document", "", "label")),
+    "QNLI": ({"question": "a", "sentence": "b", "label": 1}, {}, ("question", "sentence", "label")),
     "KorSTS": (
         {"genre": "a", "score": "5.000", "sentence1": "a", "sentence2": "b"},
         {"regression": True},
@@ -558,7 +559,10 @@ def test_usual_columns_are_found(tmp_path, name):
     [
         ("text,category,rating", "label must be clear. Received: the columns category, rating"),
         ("review,comment,label", "text must be clear. Received: the columns review, comment"),
-        ("premise,hypothesis,sentence1,sentence2", "sentence1 and sentence2, premise and hyp"),
+        (
+            "premise,hypothesis,sentence1,sentence2",
+            "premise and hypothesis. Pass --text and --text_p",
+        ),
     ],
 )
 def test_equally_usual_columns_are_an_error(tmp_path, header, candidates):

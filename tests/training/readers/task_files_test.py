@@ -35,6 +35,7 @@ FILES = {
     "aliases.jsonl": ('{"question": "a", "context": "b", "answers": ["b"]}', "question_answering"),
     "pairs.csv": ("text,text_pair,label\na,b,0\n", "pairs"),
     "nli.tsv": ("premise\thypothesis\tlabel\na\tb\t0\n", "pairs"),
+    "qnli.tsv": ("question\tsentence\tlabel\na\tb\t0\n", "pairs"),
     "SICK.txt": ("pair_ID\tsentence_A\tsentence_B\trelatedness_score\n1\ta\tb\t3\n", "pairs"),
     "both.csv": ("text,premise,hypothesis,label\na,b,c,0\n", "classification"),
     "reviews.csv": ("text,label\na,0\n", "classification"),
