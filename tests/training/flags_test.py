@@ -192,7 +192,7 @@ def test_grid_flags_have_an_effect(monkeypatch):
         cells = {**ablation.pretraining_cells(config), **ablation.finetuning_cells(config)}
         return [(cell.directory, cell.command) for cell in cells.values()]
 
-    for study in ablation_config.STUDY_OPTIONS:
+    for study in ablation_config.STUDY_SETTINGS:
         config = ablation_config.AblationConfig(study)
         assert find_idle_flags(config, runs, {"study"}) == []
 

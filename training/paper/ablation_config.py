@@ -34,7 +34,7 @@ _PRETRAINING = ("tasks", "data_dir", "num_steps", "pretraining_learning_rate")
 _ENCODER = (*_PRETRAINING, "encoder")
 
 
-class StudyOptions(NamedTuple):
+class StudySettings(NamedTuple):
     """The flags of a study.
 
     Args:
@@ -50,15 +50,15 @@ class StudyOptions(NamedTuple):
     learning_rate: float | None = 5e-4
 
 
-STUDY_OPTIONS: Mapping[str, StudyOptions] = {
-    "tasks": StudyOptions(("mnli", "qnli", "mrpc", "sst2", SQUAD), ("bilstm_units", *_ENCODER)),
+STUDY_SETTINGS: Mapping[str, StudySettings] = {
+    "tasks": StudySettings(("mnli", "qnli", "mrpc", "sst2", SQUAD), ("bilstm_units", *_ENCODER)),
     # The recipe's learning rate is too high for the larger sizes.
-    "size": StudyOptions(("mnli", "mrpc", "sst2"), ("sizes", "match_flops", *_PRETRAINING), 1e-3),
-    "masking": StudyOptions(("mnli", NER, f"{NER_FEATURES}concatenated_last_4"), _ENCODER),
-    "features": StudyOptions((NER,), ("preset", "bilstm_units", "feature_epochs"), 0.0, None),
-    "steps": StudyOptions(("mnli",), ("num_points", *_ENCODER)),
+    "size": StudySettings(("mnli", "mrpc", "sst2"), ("sizes", "match_flops", *_PRETRAINING), 1e-3),
+    "masking": StudySettings(("mnli", NER, f"{NER_FEATURES}concatenated_last_4"), _ENCODER),
+    "features": StudySettings((NER,), ("preset", "bilstm_units", "feature_epochs"), 0.0, None),
+    "steps": StudySettings(("mnli",), ("num_points", *_ENCODER)),
 }
-_OF_SOME_STUDIES = {name for options in STUDY_OPTIONS.values() for name in options.flags}
+_OF_SOME_STUDIES = {name for options in STUDY_SETTINGS.values() for name in options.flags}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,7 @@ class AblationConfig(CommandConfig):
     learning_rate: NonNegativeFloat | None = None
 
     def unused_flags(self) -> UnusedFlags:
-        used = {*STUDY_OPTIONS[self.study].flags}
+        used = {*STUDY_SETTINGS[self.study].flags}
         tasks = self.task_names
         if any(name.startswith(NER_FEATURES) for name in tasks):
             used |= {"bilstm_units", "feature_epochs"}
@@ -134,7 +134,7 @@ class AblationConfig(CommandConfig):
             yield ["ner_dir", "ner_files"], reason
 
     def __post_init__(self) -> None:
-        check_one_of(self, study=tuple(STUDY_OPTIONS))
+        check_one_of(self, study=tuple(STUDY_SETTINGS))
         super().__post_init__()
         unknown = [name for name in self.task_names if name not in _TASKS]
         if unknown or len(set(self.tasks)) < len(self.tasks):
@@ -159,7 +159,7 @@ class AblationConfig(CommandConfig):
     @property
     def task_names(self) -> tuple[str, ...]:
         """The columns of the table."""
-        return self.tasks or STUDY_OPTIONS[self.study].tasks
+        return self.tasks or STUDY_SETTINGS[self.study].tasks
 
     @property
     def directory(self) -> Path:
@@ -169,13 +169,13 @@ class AblationConfig(CommandConfig):
     @property
     def pretraining_rate(self) -> float:
         """The peak learning rate of pre-training."""
-        default = STUDY_OPTIONS[self.study].pretraining_learning_rate
+        default = STUDY_SETTINGS[self.study].pretraining_learning_rate
         return self.pretraining_learning_rate or default
 
     @property
     def finetuning_rate(self) -> float | None:
         """The peak learning rate of fine-tuning. `None` if `finetune` chooses it."""
-        default = STUDY_OPTIONS[self.study].learning_rate
+        default = STUDY_SETTINGS[self.study].learning_rate
         return default if self.learning_rate is None else self.learning_rate
 
     def parsed_sizes(self) -> list[Size]:

@@ -22,7 +22,7 @@ from training.paper.ablation import (  # noqa: E402
     rows,
 )
 from training.paper.ablation_columns import column, with_existing_tasks  # noqa: E402
-from training.paper.ablation_config import STUDY_OPTIONS, AblationConfig, Size  # noqa: E402
+from training.paper.ablation_config import STUDY_SETTINGS, AblationConfig, Size  # noqa: E402
 from training.paper.ablation_studies import SIZES  # noqa: E402
 from training.paper.directional_finetuning import DirectionalConfig  # noqa: E402
 from training.paper.feature_tagging_job import FeatureTaggingConfig  # noqa: E402
@@ -163,7 +163,7 @@ def test_paper_sizes_match_bert_base_and_large():
         assert size in SIZES
 
 
-@pytest.mark.parametrize("study", list(STUDY_OPTIONS))
+@pytest.mark.parametrize("study", list(STUDY_SETTINGS))
 def test_finetuning_commands_have_valid_flags(study):
     for cell in finetuning_cells(AblationConfig(study)).values():
         values = flags.FlagValues()
