@@ -144,7 +144,10 @@ class TokenClassifier(Task):
 
         `None` before training, or without a preprocessor.
         """
-        return (self._preprocessor_config() or {}).get("word_unit")
+        preprocessor = self._preprocessor
+        if isinstance(preprocessor, dict):
+            return preprocessor.get("word_unit")
+        return None if preprocessor is None else preprocessor.word_unit
 
     def tag(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Predicts the most probable class of each word.
