@@ -99,9 +99,9 @@ class Features:
         """Checks that the input is not text in an unsupported form."""
         check_input_form(x, forms)
         if is_text(x) or isinstance(x, BatchedText):
+            kind = "batches" if isinstance(x, BatchedText) else type(x).__name__
             raise ValueError(
-                f"x must be {forms}, or features. Received: {type(x).__name__} of text in an "
-                "unsupported form"
+                f"x must be {forms}, or features. Received: {kind} of text in an unsupported form"
             )
         return cls(x, y, sample_weight)
 
