@@ -8,7 +8,7 @@ import html
 import itertools
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -165,14 +165,9 @@ class InputSequence:
 
     def _field_names(self, shown: Sequence[int]) -> list[str]:
         """Returns the field name at the first token of each text, and empty strings elsewhere."""
-        names, seen = list(self.texts), set[int]()
-        cells = []
-        for index in shown:
-            span = self.spans[index]
-            is_new = span is not None and span[0] not in seen
-            cells.append(names[span[0]] if span is not None and is_new else "")
-            seen |= {span[0]} if span is not None else set()
-        return cells
+        names = dict(enumerate(self.texts))
+        spans = [self.spans[index] for index in shown]
+        return [names.pop(span[0], "") if span else "" for span in spans]
 
     def _sources(self, shown: Sequence[int]) -> list[str]:
         """Returns the source of each token whose text differs, for example of unknown tokens."""
@@ -262,14 +257,14 @@ def _cell(name: str, cell: str, left: float, y: float, width: float) -> list[str
     if name not in _FILLS:
         color = _GRAY if name == "text" else _BLUE
         return [_text(middle, y + 13, cell, color)] if cell and cell != "-" else []
-    dashes = ' stroke-dasharray="3 2"' if " ×" in cell or not cell else ""
+    if not cell:
+        return []
+    dashes = ' stroke-dasharray="3 2"' if " ×" in cell else ""
     fill = "none" if dashes else _FILLS[name]
     box = (
         f'<rect x="{left:.1f}" y="{y + 1:.1f}" width="{width:.1f}" height="{_BOX - 4}" rx="4" '
         f'fill="{fill}" stroke="{_GRAY}"{dashes}/>'
     )
-    if not cell:
-        return []
     if name == "token":
         return [box, _text(middle, y + 15, cell, _GRAY if dashes else _INK)]
     index = f'<tspan font-size="9" dy="3">{_escape(cell)}</tspan>'
@@ -303,20 +298,3 @@ class ModelInputs(tuple[InputSequence, ...]):
 
     def _repr_html_(self) -> str:
         return "".join(sequence._repr_html_() for sequence in self)
-
-
-def numbered_parts(name: str, examples: Iterable[int]) -> list[str]:
-    """Returns `"window 2 of 3"` for each sequence of an example with multiple sequences.
-
-    >>> numbered_parts("window", [0, 1, 1])
-    ['', 'window 1 of 2', 'window 2 of 2']
-    """
-    examples = list(examples)
-    totals = {example: examples.count(example) for example in examples}
-    numbers: dict[int, int] = {}
-    parts = []
-    for example in examples:
-        numbers[example] = numbers.get(example, 0) + 1
-        is_single = totals[example] == 1
-        parts.append("" if is_single else f"{name} {numbers[example]} of {totals[example]}")
-    return parts

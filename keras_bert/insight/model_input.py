@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,13 +23,9 @@ from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import as_string, label_column
+from keras_bert.data.pretraining.instances import PAIR_FORMATS
 from keras_bert.data.questions import question_rows
-from keras_bert.insight.input_sequence import (
-    Excerpt,
-    InputSequence,
-    ModelInputs,
-    numbered_parts,
-)
+from keras_bert.insight.input_sequence import Excerpt, InputSequence, ModelInputs
 from keras_bert.insight.token_sources import TokenSource, track_sources
 from keras_bert.models.inputs import ROWS_OF_PAIRS
 from keras_bert.tasks.next_sentence_predictor import NEXT_SENTENCE, SENTENCE_ORDER
@@ -118,30 +117,25 @@ def _read(
         # In training, the preprocessor would learn what a word is.
         options = dataclasses.replace(options, training=False)
     if isinstance(rows, InputAdapter):
-        batches = [_Batch(*_unpack(batch)) for batch in task._batches(rows, options)]
+        batches = [_unpack(batch) for batch in task._batches(rows, options)]
         if isinstance(rows, WordsAdapter) and rows.labels is None:
             batches = [_Batch(batch.features, None, None) for batch in batches]
         return rows, batches, options
-    features, labels, weights = rows.x, rows.y, rows.sample_weight
+    batch: Any = (rows.x, rows.y, rows.sample_weight)
     if not rows.are_arrays:
         batch = rows.x.example() if isinstance(rows.x, Batches) else next(iter(rows.x), None)
-        features, labels, weights = _unpack(batch)
+    features, labels, weights = _unpack(batch)
     features = features if isinstance(features, Mapping) else {"token_ids": features}
     return rows, [_Batch(*map(_to_numpy, (features, labels, weights)))], options
 
 
-def _unpack(batch: Any) -> tuple[Any, Any, Any]:
-    parts: tuple[Any, Any, Any] = keras.utils.unpack_x_y_sample_weight(batch)
-    return parts
+def _unpack(batch: Any) -> _Batch:
+    return _Batch(*keras.utils.unpack_x_y_sample_weight(batch))
 
 
 def _to_numpy(values: Any) -> Any:
-    return None if values is None else keras.tree.map_structure(_to_array, values)
-
-
-def _to_array(value: Any) -> np.ndarray:
-    array: np.ndarray = keras.ops.convert_to_numpy(value)
-    return array
+    to_numpy = keras.ops.convert_to_numpy
+    return None if values is None else keras.tree.map_structure(to_numpy, values)
 
 
 def _sequences_of_features(task: Task, batches: Sequence[_Batch]) -> Iterator[InputSequence]:
@@ -162,7 +156,7 @@ def _sequences_of_text(
     preprocessor, tokenizer = track_sources(task.preprocessor)
     if isinstance(rows, WordsAdapter):
         rows = rows.split_into_words(task.preprocessor)
-    describe = _description(rows, preprocessor, options)
+    describe = _description(task, rows, preprocessor, options)
     if isinstance(rows, WordsAdapter):
         num_words = sum(map(len, rows.sentences))
         # Words are their own labels, so that a sequence contains the words that it tags.
@@ -184,13 +178,20 @@ def _sequences_of_text(
             sequence = _sequence(task, batch, at, example)
             found[example, *at[1:]] = describe(sequence, at[1:], tokens, tagged)
     sequences = [found[key] for key in sorted(found)]
-    if isinstance(rows, (QuestionAdapter, WordsAdapter)):
-        parts = numbered_parts("window", [sequence.example for sequence in sequences])
-        sequences = [
-            dataclasses.replace(sequence, part=part)
-            for sequence, part in zip(sequences, parts, strict=True)
-        ]
-    return sequences
+    is_windowed = isinstance(rows, (QuestionAdapter, WordsAdapter))
+    return _number_windows(sequences) if is_windowed else sequences
+
+
+def _number_windows(sequences: Sequence[InputSequence]) -> list[InputSequence]:
+    """Names the part `"window 2 of 3"` if an example has multiple sequences."""
+    totals = Counter(sequence.example for sequence in sequences)
+    numbers = {example: itertools.count(1) for example in totals}
+    return [
+        dataclasses.replace(sequence, part=f"window {next(numbers[sequence.example])} of {total}")
+        if (total := totals[sequence.example]) > 1
+        else sequence
+        for sequence in sequences
+    ]
 
 
 def _unflatten_pairs(batch: _Batch, shape: tuple[int, ...]) -> _Batch:
@@ -311,14 +312,16 @@ _Describe = Callable[
 ]
 
 
-def _description(rows: InputAdapter, preprocessor: Any, options: BatchOptions) -> _Describe:
+def _description(
+    task: Any, rows: InputAdapter, preprocessor: Any, options: BatchOptions
+) -> _Describe:
     """Returns a function that adds the texts and sources to the sequences of an input."""
     if isinstance(rows, WordsAdapter):
         return _describe_words(rows)
     if isinstance(rows, QuestionAdapter):
         return _describe_questions(rows, preprocessor, options)
     if isinstance(rows, DocumentsAdapter):
-        return _describe_sentences
+        return functools.partial(_describe_sentences, task.sequence_format in PAIR_FORMATS)
     columns: dict[str, list[Any]] = {
         name: list(map(_strings, column)) for name, column in getattr(rows, "columns", {}).items()
     }
@@ -345,19 +348,23 @@ def _strings(value: Any) -> Any:
 
 
 def _describe_sentences(
-    sequence: InputSequence, _: Any, tokens: Sequence[TokenSource | None], __: Any
+    is_pair: bool,
+    sequence: InputSequence,
+    _: Any,
+    tokens: Sequence[TokenSource | None],
+    __: Any,
 ) -> InputSequence:
-    """Adds the sentences of the segments in a sequence from documents."""
+    """Adds the sentences in a sequence from documents. A separator ends a segment or document."""
     texts: dict[str, str] = {}
     spans: list[Any] = [None] * len(sequence.tokens)
     field, sentence, offset = -1, None, 0
     for position, source in enumerate(tokens):
         if source is None:
-            sentence = None  # The next token starts a segment.
+            sentence = None
             continue
         if sentence is None:
             field += 1
-        name = f"segment {'AB'[field]}"
+        name = f"segment {'AB'[field]}" if is_pair else f"document {field + 1}"
         if source.number != sentence:
             before = f"{texts[name]} " if name in texts else ""
             sentence, offset = source.number, len(before)

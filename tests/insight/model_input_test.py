@@ -8,7 +8,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from keras_bert import Backbone, BertConfig, TextClassifier, TokenClassifier, insight
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    Pretrainer,
+    TextClassifier,
+    TokenClassifier,
+    insight,
+)
 from keras_bert.models.inputs import ROWS_OF_PAIRS
 from keras_bert.tasks import fit_plan
 from tests import task_cases
@@ -120,6 +127,13 @@ def test_labels_and_truncation_are_shown():
         "truncated: 'playing' lost 1 of 2 tokens",
     ]
     assert sum(label == "O" for row in windows for label in row.token_labels["label"]) == 10
+
+
+def test_sequences_contain_multiple_documents():
+    pretrainer = make_task(Pretrainer, 16, next_sentence=False, duplicate_factor=1)
+    (row,) = insight.model_inputs(pretrainer, [["my dog"], ["is", "cute"], ["he"]])
+    assert list(row.texts) == ["document 1", "document 2", "document 3"]
+    assert sorted(row.texts.values()) == ["he", "is cute", "my dog"]
 
 
 def test_pictures_are_wrapped_and_escaped():
