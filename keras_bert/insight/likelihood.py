@@ -105,7 +105,7 @@ def masked_log_probabilities(
     Raises:
         ValueError: If the model is causal.
     """
-    _reject_causal(masked_lm)
+    require_bidirectional(masked_lm)
     return _token_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
 
 
@@ -124,7 +124,7 @@ def _token_log_probabilities(
     masked_rows = [
         [*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in slots
     ]
-    log_probabilities = _candidate_log_probabilities(
+    log_probabilities = candidate_log_probabilities(
         masked_lm,
         masked_rows,
         [slot - offset for _, slot in slots],
@@ -157,32 +157,7 @@ def candidate_log_probabilities(
 
     Returns:
         Float64 `(candidates,)` for each sequence, in nats.
-
-    Raises:
-        ValueError: If the model is causal.
     """
-    _reject_causal(masked_lm)
-    return _candidate_log_probabilities(masked_lm, rows, positions, candidates, batch_size, verbose)
-
-
-def _reject_causal(masked_lm: MaskedLM | Pretrainer) -> None:
-    require_masked_lm(masked_lm)
-    if masked_lm.config.causal:
-        raise ValueError(
-            "The masked LM must not be causal. A causal model predicts a token only from the "
-            "tokens before it, so masking one token at a time ignores the tokens after it."
-        )
-
-
-def _candidate_log_probabilities(
-    masked_lm: MaskedLM | Pretrainer,
-    rows: Sequence[Sequence[int]],
-    positions: Sequence[int],
-    candidates: Sequence[Sequence[int]],
-    batch_size: int,
-    verbose: int | str,
-) -> list[np.ndarray]:
-    """Computes `candidate_log_probabilities`, also for causal models."""
     if not rows:
         return []
     askers: dict[tuple[tuple[int, ...], int], list[int]] = {}
@@ -212,6 +187,16 @@ def _candidate_log_probabilities(
                 log_probabilities[number] = (candidate_logits - most).astype("float64") - normalizer
         progress.add(1)
     return log_probabilities
+
+
+def require_bidirectional(masked_lm: MaskedLM | Pretrainer) -> None:
+    """Checks that a masked LM is not causal."""
+    require_masked_lm(masked_lm)
+    if masked_lm.config.causal:
+        raise ValueError(
+            "The masked LM must not be causal. A causal model predicts a token only from the "
+            "tokens before it, so masking one token at a time ignores the tokens after it."
+        )
 
 
 def tokens_of_spans(

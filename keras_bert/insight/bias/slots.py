@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_bert.insight.hidden_states import require_masked_lm
-from keras_bert.insight.likelihood import candidate_log_probabilities, tokens_of_spans
+from keras_bert.insight.likelihood import (
+    candidate_log_probabilities,
+    require_bidirectional,
+    tokens_of_spans,
+)
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
 
@@ -43,7 +46,7 @@ def slot_log_probabilities(
     Raises:
         ValueError: If a word is not a single token.
     """
-    require_masked_lm(masked_lm)
+    require_bidirectional(masked_lm)
     tokenizer = masked_lm.preprocessor.tokenizer
     texts, spans, names = [], [], []
     for slot in slots:

@@ -14,8 +14,12 @@ import numpy as np
 from keras_bert.checks import shorten_repr
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.bias.measures import ALL, Result, UnitValues, mean
-from keras_bert.insight.hidden_states import require_masked_lm
-from keras_bert.insight.likelihood import BATCH_SIZE, candidate_log_probabilities, tokens_of_spans
+from keras_bert.insight.likelihood import (
+    BATCH_SIZE,
+    candidate_log_probabilities,
+    require_bidirectional,
+    tokens_of_spans,
+)
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer
 
@@ -143,7 +147,7 @@ def stereoset(
         [StereoSet](https://arxiv.org/abs/2004.09456), section 5; its flaws: [Stereotyping Norwegian
         Salmon](https://aclanthology.org/2021.acl-long.81), section 4.
     """
-    require_masked_lm(masked_lm)
+    require_bidirectional(masked_lm)
     examples, intersentence = _read_stereoset(path)
     texts, spans, names = [], [], []
     for name, example in examples:
