@@ -437,8 +437,8 @@ def _describe_words(rows: WordsAdapter) -> _Describe:
         ]
         inside = max(first, start) - start, min(last + 1, stop) - start
         excerpts = [Excerpt("words", *inside, stop - start, is_window=True)]
-        for number in dict.fromkeys(source.number for source in sources):
-            pieces = [source for source in sources if source.number == number]
+        for _, tokens_of_word in itertools.groupby(sources, lambda source: source.number):
+            pieces = list(tokens_of_word)
             field = repr(pieces[0].text)
             excerpts.append(
                 Excerpt(field, pieces[0].index, pieces[-1].index + 1, pieces[0].count, False)
