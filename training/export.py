@@ -75,7 +75,8 @@ class ExportConfig(TextFileOptions):
         calibration_file: Texts like those that will be served, in any format that training reads
             (such as .tsv, .csv, .jsonl or .parquet). Required for tf_saved_model and openvino in
             int8.
-        text: The column of the text in calibration_file, by name or by index from 0.
+        text: The column of the text in calibration_file, by name or by index from 0. If there is no
+            column text, a usual name, such as review, is looked for.
         text_pair: The column of the second text, by name or by index. Empty for single texts.
         calibration_rows: Number of rows to use from calibration_file.
         overwrite: Whether to replace an existing --output that this command wrote.

@@ -116,7 +116,8 @@ class PredictConfig(TextFileOptions):
             unknown, auto reads JSON Lines if the first line starts with {, and lines of text
             otherwise.
         text: The column of the text, by name or by index from 0. In JSON, it can also be a nested
-            field, such as document.text.
+            field, such as document.text. If the input file has no column text, a usual name, such
+            as review, is looked for, and for pairs two names, such as premise and hypothesis.
         text_pair: The column of the second text. If empty, the column text_pair is used if it
             exists.
         header: Whether the first row of TSV or CSV is a header: auto, yes or no.
