@@ -43,7 +43,7 @@ def mean_and_interval(values: npt.ArrayLike) -> tuple[float, float]:
     return float(scores.mean()), float(quantile * stats.sem(scores))
 
 
-def mean_text(values: npt.ArrayLike) -> str:
+def mean_text(values: npt.ArrayLike, digits: int = 1) -> str:
     """Formats the mean over seeds, followed by its half-width unless there is only one seed.
 
     Example:
@@ -52,7 +52,7 @@ def mean_text(values: npt.ArrayLike) -> str:
     ('81.0', '81.0 ± 12.7')
     """
     mean, half_width = mean_and_interval(values)
-    return f"{mean:.1f}" + ("" if np.isnan(half_width) else f" ± {half_width:.1f}")
+    return f"{mean:.{digits}f}" + ("" if np.isnan(half_width) else f" ± {half_width:.{digits}f}")
 
 
 def proportion_interval(

@@ -22,7 +22,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic, tables
-from keras_bert.intervals import mean_and_interval
+from keras_bert.intervals import mean_and_interval, mean_text
 
 from ..plots.style import GRAY, ORANGE, new_figure, save, style
 from . import config_flags, output_directory
@@ -311,16 +311,11 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[tables.Cell]]]:
     lines: list[list[tables.Cell]] = []
     for row in rows:
         values = {"score": row.scores, **row.metrics}
-        cells = [_mean_text(values[name]) if row.scores else "diverged" for name in shown]
+        cells = [mean_text(values[name], digits=2) if row.scores else "diverged" for name in shown]
         time = duration(row.seconds) if row.scores else ""
         counts = [row.num_diverged or ""] if has_diverged else []
         lines.append([*map(str, row.setting.values()), *cells, time, *counts])
     return columns, lines
-
-
-def _mean_text(values: list[float]) -> str:
-    mean, half_width = mean_and_interval(values)
-    return f"{mean:.2f}" + ("" if np.isnan(half_width) else f" ± {half_width:.2f}")
 
 
 def _conclusion(rows: Sequence[Row]) -> str:

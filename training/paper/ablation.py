@@ -49,7 +49,7 @@ from ..engine.grid import Cell, run_cells
 from ..plots.style import save
 from .ablation_columns import Column, column, with_existing_tasks
 from .ablation_config import RECIPE, AblationConfig, Size
-from .ablation_studies import STUDIES, Row
+from .ablation_studies import STUDIES, Row, size_measures
 
 (_PHASE,) = RECIPE.optimization.plan()
 
@@ -140,7 +140,6 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
     Raises:
         subprocess.CalledProcessError: If a run fails.
     """
-    study = STUDIES[config.study]
     run_results = run_cells(pretraining_cells(config))
     runs = {row.name: row.run for row in rows(config)}
     task_results = run_cells(
@@ -159,11 +158,11 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
         }
         record: dict[str, Any] = {"name": row.name, "line": row.line, "step": row.step}
         record["scores"] = scores
-        if row.run in run_results:
-            record |= study.measure(row, run_results[row.run])
+        if row.size and row.run in run_results:
+            record |= size_measures(row.size, row.num_steps, run_results[row.run])
         records.append(record)
     atomic.write_json(config.directory / "ablation.json", records)
-    figure = study.figure(records, list(config.task_names))
+    figure = STUDIES[config.study].figure(records, list(config.task_names))
     save(figure, config.directory / "ablation.png")
     return records
 
@@ -182,8 +181,8 @@ def format_table(config: AblationConfig, records: Sequence[Mapping[str, Any]]) -
     lines: list[list[tables.Cell]] = []
     for row, record in zip(rows(config), records, strict=True):
         texts = {
-            key: measure.format(record[key]) if key in record else "diverged" if row.run else ""
-            for key, measure in study.measures.items()
+            key: text_of(record[key]) if key in record else "diverged" if row.run else ""
+            for key, (_, text_of) in study.measures.items()
         }
         for name in config.task_names:
             is_run = (row.name, name) in cells
@@ -195,7 +194,7 @@ def format_table(config: AblationConfig, records: Sequence[Mapping[str, Any]]) -
                 name: f"{text} {published.get(name, '')}".strip() for name, text in texts.items()
             }
             lines.append([*row.labels, *texts.values()])
-    heads = [measure.head for measure in study.measures.values()]
+    heads = [head for head, _ in study.measures.values()]
     return tables.markdown_table([*study.heads, *heads, *config.task_names], lines)
 
 

@@ -38,40 +38,43 @@ def _value(record: dict[str, Any], name: str) -> float | None:
     return mean(record["scores"][name]) if name in record["scores"] else None
 
 
-def _draw_lines(axes: Any, records: Sequence[dict[str, Any]], x: str, name: str) -> None:
-    """Plots a line for each `line` in the records, and the scores of all seeds as dots."""
-    lines = dict.fromkeys(record["line"] for record in records)
-    for line, marks, color in zip(lines, ("o-", "s--"), (BLUE, ORANGE), strict=False):
-        own = [record for record in records if record["line"] == line]
-        points = sorted(
-            (record[x], value) for record in own if (value := _value(record, name)) is not None
-        )
-        if points:
-            axes.plot(*zip(*points, strict=True), marks, color=color, label=line)
-        for record in own:
-            values = record["scores"].get(name, [])
-            axes.plot([record[x]] * len(values), values, ".", color=color, alpha=0.4)
-    axes.set(title=name)
-
-
 @style()
+def _lines_figure(
+    records: Sequence[dict[str, Any]], columns: Sequence[str], x: str, **axes_options: Any
+) -> Figure:
+    """Plots a line for each `line` in the records, and the scores of all seeds as dots.
+
+    Args:
+        records: The records.
+        columns: The values to plot, with a panel per column.
+        x: The key of the values on the horizontal axes.
+        **axes_options: Properties of all axes.
+    """
+    figure, panels = new_figure(3.2 * len(columns), 3.0, len(columns))
+    lines = dict.fromkeys(record["line"] for record in records)
+    for axes, name in zip(panels, columns, strict=True):
+        for line, marks, color in zip(lines, ("o-", "s--"), (BLUE, ORANGE), strict=False):
+            own = [record for record in records if record["line"] == line]
+            points = sorted(
+                (record[x], value) for record in own if (value := _value(record, name)) is not None
+            )
+            if points:
+                axes.plot(*zip(*points, strict=True), marks, color=color, label=line)
+            for record in own:
+                values = record["scores"].get(name, [])
+                axes.plot([record[x]] * len(values), values, ".", color=color, alpha=0.4)
+        axes.set(title=name, **axes_options)
+    panels[0].legend()
+    return figure
+
+
 def size_figure(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> Figure:
     """Plots perplexity and mean scores over the number of parameters."""
-    figure, panels = new_figure(3.2 * (1 + len(columns)), 3.0, 1 + len(columns))
     trained = [record for record in records if "parameters" in record]
-    for axes, name in zip(panels, ["perplexity", *columns], strict=True):
-        _draw_lines(axes, trained, "parameters", name)
-        axes.set(xscale="log", xlabel="parameters")
-    panels[0].legend()
-    return figure
+    options = {"xscale": "log", "xlabel": "parameters"}
+    return _lines_figure(trained, ["perplexity", *columns], "parameters", **options)
 
 
-@style()
 def steps_figure(records: Sequence[dict[str, Any]], columns: Sequence[str]) -> Figure:
     """Plots mean scores over the number of pre-training steps, with a line per objective."""
-    figure, panels = new_figure(3.2 * len(columns), 3.0, len(columns))
-    for axes, name in zip(panels, columns, strict=True):
-        _draw_lines(axes, records, "step", name)
-        axes.set(xlabel="pre-training steps")
-    panels[0].legend()
-    return figure
+    return _lines_figure(records, columns, "step", xlabel="pre-training steps")

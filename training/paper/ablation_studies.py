@@ -67,22 +67,6 @@ class Row(NamedTuple):
         return os.fspath(config.directory / self.run / self.preset)
 
 
-class Measure(NamedTuple):
-    """A column for a property of the encoder.
-
-    Args:
-        head: The header.
-        format: Formats the value in a record.
-    """
-
-    head: str
-    format: Callable[[Any], str]
-
-
-def _no_measures(row: Row, results: Mapping[str, Any]) -> dict[str, Any]:
-    return {}
-
-
 class Study(NamedTuple):
     """A study.
 
@@ -90,15 +74,14 @@ class Study(NamedTuple):
         heads: The headers of `Row.labels`.
         rows: Returns the rows. Rows with the same `run` share a pre-trained encoder.
         figure: Plots the records of all rows for the columns.
-        measures: The columns with properties of the pre-trained encoders, by their key in a record.
-        measure: Returns a row's properties from the results of its pre-training.
+        measures: The columns with properties of the pre-trained encoders, by their key in a record:
+            the header, and a function that formats the value.
     """
 
     heads: tuple[str, ...]
     rows: Callable[[AblationConfig], list[Row]]
     figure: Callable[[list[dict[str, Any]], list[str]], Figure] = scores_figure
-    measures: Mapping[str, Measure] = MappingProxyType({})
-    measure: Callable[[Row, Mapping[str, Any]], dict[str, Any]] = _no_measures
+    measures: Mapping[str, tuple[str, Callable[[Any], str]]] = MappingProxyType({})
 
 
 def _published_only(name: str, scores: Mapping[str, float | str]) -> Row:
@@ -193,11 +176,11 @@ def _size_row(size: Size, num_steps: int, line: str) -> Row:
     return Row(name, labels, name, num_steps, published=published, line=line, size=size)
 
 
-def _size_measures(row: Row, results: Mapping[str, Any]) -> dict[str, Any]:
-    assert row.size is not None
+def size_measures(size: Size, num_steps: int, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an encoder's properties from the results of its pre-training."""
     return {
         "parameters": results["parameters"],
-        "flops": row.num_steps * RECIPE.optimization.batch_size * row.size.step_flops(),
+        "flops": num_steps * RECIPE.optimization.batch_size * size.step_flops(),
         "perplexity": results["last"]["val_perplexity"],
     }
 
@@ -281,11 +264,10 @@ STUDIES: Mapping[str, Study] = {
         _size_rows,
         size_figure,
         {
-            "parameters": Measure("million parameters", lambda count: f"{count / 1e6:.2f}"),
-            "flops": Measure("FLOPs", format_flops),
-            "perplexity": Measure("perplexity", "{:.1f}".format),
+            "parameters": ("million parameters", lambda count: f"{count / 1e6:.2f}"),
+            "flops": ("FLOPs", format_flops),
+            "perplexity": ("perplexity", "{:.1f}".format),
         },
-        _size_measures,
     ),
     "masking": Study(("MASK", "SAME", "RND"), _masking_rows),
     "features": Study(("",), _feature_rows),
