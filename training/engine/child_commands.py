@@ -12,7 +12,7 @@ COMMANDS = {
         *("tokenizer", "pretrain", "create-pretraining-data", "plan"),
     ),
     "Measure": ("benchmark", "compare-exports", "memory"),
-    "Reproduce": ("finetune-glue", "feature-tagging", "ablation"),
+    "Reproduce": ("finetune-glue", "feature-tagging", "directional-finetuning", "ablation"),
 }
 # Subpackages of the groups whose modules are not at the top level
 _DIRECTORIES = {"Measure": "benchmarks.", "Reproduce": "paper."}

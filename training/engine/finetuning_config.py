@@ -18,6 +18,7 @@ from typing import TypeVar
 from absl import logging
 
 from keras_bert import minilm
+from keras_bert.data.text_files import plain_name
 
 from ..readers.data_files import exists
 from .options import (
@@ -106,9 +107,10 @@ class FineTuningConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = (getattr(self, "train_file", ""), getattr(self, "task", ""), self.data_dir)
+        train_file = plain_name(getattr(self, "train_file", ""))
+        names = (os.path.splitext(train_file)[0], getattr(self, "task", ""), self.data_dir)
         if not self.output_dir and (name := next(filter(None, names), "")):
-            directory = f"runs/{Path(name).resolve().name.strip('.').partition('.')[0] or 'run'}"
+            directory = f"runs/{Path(name).resolve().name.strip('.') or 'run'}"
             object.__setattr__(self, "output_dir", directory)
         if self.batch_size % self.accumulation:
             raise ValueError(

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a right-to-left encoder on a GLUE task or on labeled text, for `ablation`.
+"""Fine-tunes a right-to-left encoder on a GLUE task or on labeled text, as in an ablation.
+
+    python -m training.paper.directional_finetuning --task=sst2 --data_dir=glue \\
+        --preset=runs/right_to_left/preset
 
 The flags and the output are the same as in `finetune`. The encoder of --preset is pre-trained with
 `pretrain --causal --right_to_left`. With --forward_preset, a left-to-right encoder reads the same

@@ -222,9 +222,9 @@ def report(results: Mapping[str, Any], directory: Path) -> str:
     blocks.append("\n".join(filter(None, (speed, run_cost.describe(results.get("cost", {}))))))
     files = {"preset": "preset", "curves": CURVES_FILE, "log": LOG_FILE, "results": RESULTS_FILE}
     blocks.append("\n".join(f"{name:8} {directory / file}" for name, file in files.items()))
-    finetune = child_commands.command_name("finetune")
-    if results["config"]["right_to_left"]:  # The other commands read from left to right.
-        finetune = f"python -m {child_commands.PACKAGE}.paper.directional_finetuning"
+    # The other commands read from left to right.
+    is_reversed = results["config"]["right_to_left"]
+    finetune = child_commands.command_name("directional_finetuning" if is_reversed else "finetune")
     preset = shlex.quote(f"--preset={directory / 'preset'}")
     blocks.append(f"Next: {finetune} {preset} --train_file=FILE")
     if results["collapsed"]:

@@ -58,7 +58,8 @@ def test_fill_defaults_keeps_given_values(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("name", "directory"), [("a/.train.csv", "train"), ("b.tsv.gz", "b"), ("/", "run")]
+    ("name", "directory"),
+    [("a/.train.csv", "train"), ("b-v1.1_train.tsv.gz", "b-v1.1_train"), ("/", "run")],
 )
 def test_output_dir_is_named_after_the_data(name, directory):
     field = "data_dir" if name == "/" else "train_file"
