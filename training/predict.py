@@ -250,6 +250,11 @@ def _with_columns_of_file(config: PredictConfig, fields: RowFields) -> PredictCo
         text=config.text, format=format, header=config.header, encoding=config.encoding
     )
     columns = columns.for_file(config.input, labeled=False)
+    if columns.text_pair and "text_pair" not in (*fields.names, *fields.optional):
+        raise ValueError(
+            f"--text must be given for a file of text pairs, because {config.model} accepts single "
+            f"texts. Received: the columns {columns.text} and {columns.text_pair}"
+        )
     return dataclasses.replace(config, text=columns.text, text_pair=columns.text_pair)
 
 

@@ -146,6 +146,10 @@ def test_input_and_foreign_files_are_not_lost(models, tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError, match=r"in.jsonl, line 1: the model accepts text.* text_pair"):
         predict(config)
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("question,answer\na,b\n")
+    with pytest.raises(ValueError, match=r"--text must be given .* columns question and answer"):
+        predict(dataclasses.replace(config, input=str(pairs)))
     with pytest.raises(ValueError, match="--text_pair is only for models that accept text_pair"):
         predict(dataclasses.replace(config, text_pair="other"))
     monkeypatch.chdir(tmp_path)
