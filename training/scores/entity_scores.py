@@ -133,7 +133,7 @@ def macro_scores(predictions: Labels, labels: Labels, scheme: Scheme | None) -> 
     Example:
 
     >>> macro_scores([["B-PER", "O", "O"]], [["B-PER", "O", "B-LOC"]], "IOB2")
-    {'macro_f1': 50.0, 'label_f1': 55.55555555555556}
+    {'macro_f1': 50.0, 'label_f1': 55.555555555555564}
 
     Reference:
         [KLUE](https://arxiv.org/abs/2105.09680), section 3.4.
