@@ -42,7 +42,7 @@ _LABELS: dict[Labels, tuple[tuple[str, ...], ...]] = {
 # Names that show in the first row of a table that the row is a header, in lower case
 HEADER_NAMES = {
     "text": frozenset((TEXT, *(name for group in _TEXTS for name in group))),
-    "label": frozenset((LABEL, "labels", *(name for name in _LABELS["classes"][-1]))),
+    "label": frozenset((LABEL, "labels", *_LABELS["classes"][-1])),
 }
 # The label of a single annotator, in NLI data sets
 _ANNOTATOR = re.compile(r"label_?\d+")
