@@ -45,6 +45,11 @@ def split_at_spaces(text: str) -> list[str]:
     return _SPACED_OR_CHARACTER.findall(text)
 
 
+def count_words(text: str | tuple[str, str]) -> int:
+    """Counts the words in a text or a text pair, see `split_at_spaces`."""
+    return len(split_at_spaces(text if isinstance(text, str) else " ".join(text)))
+
+
 def word_pattern(words: Iterable[str]) -> str:
     """Returns a regular expression that finds words as whole words.
 

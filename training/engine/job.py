@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from keras_bert.text.word_search import split_at_spaces
+from keras_bert.text.word_search import count_words
 
 from .finetuning_config import LabeledFilesConfig, fill_defaults
 from .output_directory import NotFiniteError
@@ -124,8 +124,7 @@ class InsightRows:
 
     def words(self, index: int) -> int:
         """Returns the number of words in an example. Some scripts have one word per character."""
-        text = self.texts[index]
-        return len(split_at_spaces(text if isinstance(text, str) else " ".join(text)))
+        return count_words(self.texts[index])
 
 
 class Job:

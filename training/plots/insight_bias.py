@@ -11,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import insight
-from keras_bert.text.word_search import split_at_spaces
+from keras_bert.text.word_search import count_words
 
 from . import page
 from .insight_report import Report
@@ -100,12 +100,7 @@ def measure_classifiers(
     mentions = {kind: insight.contains_any(lines) for kind, lines in swaps.items()}
     rates, changes = {}, {}
     if len(labels):
-        lengths = np.array(
-            [
-                len(split_at_spaces(text if isinstance(text, str) else " ".join(text)))
-                for text in texts
-            ]
-        )
+        lengths = np.array(list(map(count_words, texts)))
         first, second = (int(bound) for bound in np.quantile(lengths, [1 / 3, 2 / 3]))
         slices: dict[str, Any] = {
             f"up to {first} words": lengths <= first,
