@@ -144,9 +144,10 @@ def read_conll(
     """
     check_choice(("auto", "tab", "space"), separator=separator)
     path = Path(path)
-    is_conll_u = _is_conll_u(path, encoding)
+    lines = list(read_lines(path, encoding))
+    is_conll_u = _is_conll_u(lines)
     comment = "#" if is_conll_u and comments is None else ""
-    sentences, starts = _sentences(path, separator, comment, encoding)
+    sentences, starts = _sentences(lines, separator, comment)
     first_words = [rows[0].columns[0] for rows in sentences]
     all_start_with_sign = len(sentences) > 1 and all(word.startswith("#") for word in first_words)
     if comments is None and not is_conll_u and all_start_with_sign:
@@ -160,9 +161,9 @@ def read_conll(
     if comments:
         has_two_signs = all(word.startswith("##") for word in first_words)
         comment = "##" if has_two_signs else "#"
-        sentences, starts = _sentences(path, separator, comment, encoding)
+        sentences, starts = _sentences(lines, separator, comment)
     if not sentences:
-        raise ValueError(f"{path} contains no words.")
+        raise ValueError(f"{path} must contain words. Received: {len(lines)} lines without words")
     usual = _usual_row(sentences, skip_invalid)
     if word_column is None:
         word_column = _FORM if is_conll_u else _word_column(path, sentences, usual, labeled)
@@ -246,9 +247,9 @@ def write_conll(
             file.write("\n")
 
 
-def _is_conll_u(path: Path, encoding: str) -> bool:
+def _is_conll_u(lines: Sequence[str]) -> bool:
     """Returns whether the first line with a word has CoNLL-U's columns."""
-    for line in read_lines(path, encoding):
+    for line in lines:
         if line.strip() and not line.startswith("#"):
             columns = line.split("\t")
             return len(columns) == _CONLL_U_COLUMNS and bool(_FIRST_ID.fullmatch(columns[0]))
@@ -263,7 +264,7 @@ class _Row(NamedTuple):
 
 
 def _sentences(
-    path: Path, separator: Separator, comment: str, encoding: str
+    lines: Sequence[str], separator: Separator, comment: str
 ) -> tuple[list[list[_Row]], list[int]]:
     """Returns the rows of each sentence, and the index of each document's first sentence.
 
@@ -272,7 +273,7 @@ def _sentences(
     sentences: list[list[_Row]] = []
     starts: list[int] = []
     rows: list[_Row] = []
-    for number, line in enumerate(itertools.chain(read_lines(path, encoding), [""]), start=1):
+    for number, line in enumerate(itertools.chain(lines, [""]), start=1):
         line = line.removesuffix("\n").removesuffix("\r")
         columns = _columns(line, separator) if line.strip(_BLANK) else []
         if columns and comment and not rows and line.startswith(comment):

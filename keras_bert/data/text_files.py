@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import io
 import itertools
@@ -207,7 +208,7 @@ def encoding_advice(sample: bytes, encoding: str = UTF_8) -> str:
 def sample_lines(lines: Iterable[bytes]) -> bytes:
     """Returns the non-ASCII parts of the first lines, with a few characters before each part."""
     sample = b""
-    for line in itertools.islice(lines, LINES_SAMPLED):
+    for line in itertools.islice(_readable(lines), LINES_SAMPLED):
         if line.isascii():
             continue
         start = next(index for index, byte in enumerate(line) if byte >= 0x80)
@@ -217,6 +218,12 @@ def sample_lines(lines: Iterable[bytes]) -> bytes:
             sample = sample[:_BYTES_SAMPLED]
             return sample[: max(map(sample.rfind, _ASCII_ENDS)) + 1] or sample
     return sample
+
+
+def _readable(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the lines before invalid compressed data."""
+    with contextlib.suppress(*UNREADABLE):
+        yield from lines
 
 
 def is_utf_8(line: bytes) -> bool:

@@ -30,6 +30,7 @@ from keras_bert.insight.token_sources import TokenSource, track_sources
 from keras_bert.models.inputs import ROWS_OF_PAIRS
 from keras_bert.tasks.next_sentence_predictor import NEXT_SENTENCE, SENTENCE_ORDER
 from keras_bert.tasks.task import Task
+from keras_bert.text.words import WordUnit, infer_word_unit, join_words, joined_spans
 
 
 def model_inputs(task: Task, x: Any, y: Any = None, sample_weight: Any = None) -> ModelInputs:
@@ -317,7 +318,7 @@ def _description(
 ) -> _Describe:
     """Returns a function that adds the texts and sources to the sequences of an input."""
     if isinstance(rows, WordsAdapter):
-        return _describe_words(rows)
+        return _describe_words(rows, task.word_unit)
     if isinstance(rows, QuestionAdapter):
         return _describe_questions(rows, preprocessor, options)
     if isinstance(rows, DocumentsAdapter):
@@ -405,8 +406,9 @@ def _describe_questions(
     return describe
 
 
-def _describe_words(rows: WordsAdapter) -> _Describe:
+def _describe_words(rows: WordsAdapter, unit: WordUnit | None) -> _Describe:
     sentences = [list(map(as_string, sentence)) for sentence in rows.sentences]
+    unit = unit or infer_word_unit(sentences)
     words = [word for sentence in sentences for word in sentence]
     bounds = np.cumsum([0, *map(len, sentences)])
 
@@ -426,12 +428,8 @@ def _describe_words(rows: WordsAdapter) -> _Describe:
             places = list(zip(*(column[sentence] for column in rows.offsets), strict=True))
             places = places[first - start :]
         else:
-            texts = {"words": " ".join(words[first : last + 1])}
-            ends = np.cumsum([len(word) + 1 for word in words[first : last + 1]]) - 1
-            places = [
-                (end - len(word), end)
-                for word, end in zip(words[first : last + 1], ends.tolist(), strict=True)
-            ]
+            texts = {"words": join_words(words[first : last + 1], unit)}
+            places = joined_spans(words[first : last + 1], unit)
         spans = [
             None if source is None else (0, *places[source.number - first]) for source in tokens
         ]

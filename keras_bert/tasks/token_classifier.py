@@ -25,7 +25,7 @@ from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.explained_row import ExplainedRow, Span, one_row, predict_row, target_class
 from keras_bert.tasks.task import Task
-from keras_bert.text.words import WordUnit, join_words, word_separator
+from keras_bert.text.words import WordUnit, join_words, joined_spans
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -307,12 +307,10 @@ class TokenClassifier(Task):
         features = one_row(self, self.preprocessor.pad(windows))
         first = windows.word_position.tolist()
         length = int(features["padding_mask"].sum())
-        separator = word_separator(self.word_unit)
-        starts = np.cumsum([0, *(len(word + separator) for word in words)])
         spans: list[Span] = [None] * length
-        for index, (begin, end) in enumerate(zip(first, [*first[1:], length - 1], strict=True)):
-            start = int(starts[index])
-            spans[begin:end] = [(0, start, start + len(words[index]))] * (end - begin)
+        places = joined_spans(words, self.word_unit)
+        for place, begin, end in zip(places, first, [*first[1:], length - 1], strict=True):
+            spans[begin:end] = [(0, *place)] * (end - begin)
         position = first[number]
         if tag is None:
             tag = int(np.argmax(predict_row(self, features)[0, position]))

@@ -76,11 +76,17 @@ def join_words(words: Iterable[str], unit: WordUnit | None) -> str:
     Words in the units `"words"`, `"words_or_characters"` and `"segmented"` are joined by spaces,
     although the original text may have none.
     """
-    return word_separator(unit).join(words)
+    return _separator(unit).join(words)
 
 
-def word_separator(unit: WordUnit | None) -> str:
-    """Returns the text between two words that `join_words` joins."""
+def joined_spans(words: Sequence[str], unit: WordUnit | None) -> list[tuple[int, int]]:
+    """Returns the start and end of each word in the text that `join_words` returns."""
+    length = len(_separator(unit))
+    ends = itertools.accumulate(len(word) + length for word in words)
+    return [(end - length - len(word), end - length) for word, end in zip(words, ends, strict=True)]
+
+
+def _separator(unit: WordUnit | None) -> str:
     return "" if unit in ("characters", "characters_and_spaces") else " "
 
 

@@ -171,7 +171,7 @@ def test_word_number_column_is_skipped(write):
             {"word_column": 1},
             r"line 1: the label in column -1 must not be empty. Received: '_'",
         ),
-        ("\n \n", {}, "a.conll contains no words"),
+        ("\n \n", {}, "a.conll must contain words. Received: 2 lines without words"),
         (b"a O\n\xff O\n", {}, "line 2: the file must be UTF-8"),
         ("a O\n", {"separator": ","}, "separator must be one of auto, tab, space. Received: ','"),
         (

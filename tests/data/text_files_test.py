@@ -48,6 +48,7 @@ def test_readers_accept_utf_16_and_gzip(tmp_path):
             "encodings: .*CP1252 'bÿd'.* Pass the right encoding, such as encoding='cp125",
         ),
         (gzip.compress(b"x\n" * 99, mtime=0)[:-9], "cannot be read past line"),
+        (gzip.compress(b"b\xffd\n" * 99, mtime=0)[:-9], "line 1: the file must be UTF-8"),
         (
             "text\n".encode("utf-16-le"),
             "NUL bytes, as in UTF-16 without a byte order mark. Pass encoding='utf-16-le'",

@@ -118,6 +118,10 @@ def test_labels_and_truncation_are_shown():
     (row,) = insight.model_inputs(tagger, [["playing", "Hé"]], [["O", "B-X"]])
     assert row.token_labels["label"] == ("", "O", "", "B-X", "", "", "", "")
     assert row.spans[1:4] == ((0, 0, 7), (0, 0, 7), (0, 8, 10))
+    tagger.preprocessor.word_unit = "characters"
+    (row,) = insight.model_inputs(tagger, [list("하다")])
+    assert row.texts == {"words": "하다"}
+    assert row.spans[1:3] == ((0, 0, 1), (0, 1, 2))
     long_sentence = ["playing", "dog", "cute", "is", "he"] * 2
     windows = insight.model_inputs(tagger, [long_sentence], [["O"] * 10])
     assert [str(excerpt) for row in windows for excerpt in row.excerpts] == [

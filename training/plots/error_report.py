@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_bert.intervals import bootstrap_interval, proportion_interval
 from keras_bert.tables import table_from_records
-from keras_bert.text.words import infer_word_unit, word_separator
+from keras_bert.text.words import WordUnit, infer_word_unit, join_words
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.labeled_text import LabeledText
@@ -267,9 +267,9 @@ def tagging_sections(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[
         page.section("Sentences without an error, by length", _slices("words", lengths, right))
     )
     worst = np.argsort(-np.array(errors), kind="stable")[:_MAX_MISTAKES].tolist()
-    separator = word_separator(infer_word_unit(gold.words))
+    unit = infer_word_unit(gold.words)
     examples = [
-        _sentence(gold.words[index], true[index], labels[index], separator)
+        _sentence(gold.words[index], true[index], labels[index], unit)
         for index in worst
         if errors[index]
     ]
@@ -278,7 +278,7 @@ def tagging_sections(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[
 
 
 def _sentence(
-    words: Sequence[str], true: Sequence[str], predicted: Sequence[str], separator: str
+    words: Sequence[str], true: Sequence[str], predicted: Sequence[str], unit: WordUnit | None
 ) -> page.Html:
     """Marks each wrong word in a sentence with its label and the prediction."""
     parts = []
@@ -291,7 +291,7 @@ def _sentence(
                 f'<mark class="wrong">{text}</mark> <small class="faint">{html.escape(label)} '
                 f"&rarr; {html.escape(answer)}</small>"
             )
-    return page.Html(f"<p>{separator.join(parts)}</p>")
+    return page.Html(f"<p>{join_words(parts, unit)}</p>")
 
 
 def choice_sections(
