@@ -226,6 +226,24 @@ class ClassificationHead(Layer):
         hidden = dropout(inputs, self.dropout, seed=self.seed_generator, training=training)
         return self.dense(hidden)
 
+    def transform_logits(self, scale: float, bias: Any) -> None:
+        """Changes the weights so that `logits` become `scale * logits + bias`.
+
+        Args:
+            scale: A number.
+            bias: Float `(num_classes,)`.
+
+        Raises:
+            ValueError: If the head is quantized.
+        """
+        if self.dense.quantization_mode is not None:
+            raise ValueError(
+                "The head's weights must not be quantized if its logits change. Received: "
+                f"{self.dense.quantization_mode}. Call `quantize` afterwards."
+            )
+        self.dense.kernel.assign(self.dense.kernel * scale)
+        self.dense.bias.assign(self.dense.bias * scale + ops.convert_to_tensor(bias, "float32"))
+
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.num_classes)
 

@@ -268,6 +268,14 @@ class TextClassifierEnsemble(Ensemble, TextClassifier):
             return mean_of_independent_probabilities
         return mean_of_values if member.is_regression else mean_of_probabilities
 
+    def calibrate(self, *args: Any, **kwargs: Any) -> Never:
+        """Not supported, because a mean of probabilities has no temperature.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("Ensembles cannot be calibrated. Calibrate the members.")
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenClassifierEnsemble(Ensemble, TokenClassifier):

@@ -42,6 +42,7 @@ from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, takes_ids
 from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.task import Task
+from keras_bert.tasks.temperature import TemperatureScaling, fit_temperature
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -488,6 +489,80 @@ class TextClassifier(Task):
         self.thresholds = f1_thresholds(labels, scores)
         return self.thresholds
 
+    def calibrate(
+        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0
+    ) -> TemperatureScaling:
+        """Scales the logits so that probabilities match how often the model is right.
+
+        For example, fine-tuned encoders are often right for less than 95% of the texts for which
+        they predict a probability of 0.95. The logits are divided by a temperature. With two
+        classes or `multi_label`, a bias is also added to each class. Both minimize the
+        cross-entropy on some texts. Use texts that the model was not trained on.
+
+        ```python
+        classifier.fit(texts, labels)
+        classifier.calibrate(validation_texts, validation_labels)
+        classifier.save("model.keras")
+        ```
+
+        The temperature and the biases are multiplied into and added to the head's weights. All
+        file formats and exports therefore contain calibrated probabilities. `fit` continues from
+        these weights, and changes the probabilities again. Call `calibrate` again after `fit`.
+
+        With more than two classes, the predicted class stays the same. With two classes, the bias
+        can change predictions close to 0.5. For example, it undoes the shift towards rare classes
+        that `class_weight` causes. With `multi_label`, `thresholds` are converted, so that the same
+        labels apply.
+
+        Args:
+            x: Text in memory, in any form that `fit` accepts.
+            y: The labels of each text, as in `fit`.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+
+        Returns:
+            The change of the logits, with the fields `temperature` (above 1 if the probabilities
+            were too confident) and `bias`, a number for each class.
+
+        Raises:
+            ValueError: If the model is a regression or its head is quantized, if a label is
+                invalid, or if no temperature is best, for example because all predictions are
+                right. The model is then unchanged.
+
+        Reference:
+            [Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 4.2.
+        """
+        if self.is_regression:
+            raise ValueError("calibrate requires classes. Received: a regression (num_classes=1)")
+        targets = self._targets_of(x, y)
+        logits = self.predict(x, batch_size=batch_size, verbose=verbose)
+        if len(targets) != len(logits):
+            raise ValueError(
+                f"There must be labels for each of the {len(logits)} texts. Received: "
+                f"{len(targets)}"
+            )
+        is_labeled = targets.any(axis=-1) | self.multi_label
+        scaling = fit_temperature(
+            logits[is_labeled], targets[is_labeled], multi_label=self.multi_label
+        )
+        self.apply_calibration(scaling)
+        return scaling
+
+    def apply_calibration(self, scaling: TemperatureScaling) -> None:
+        """Multiplies a temperature into the head's weights, see `calibrate`.
+
+        Args:
+            scaling: The result of `calibrate` or `fit_temperature`.
+
+        Raises:
+            ValueError: If the head is quantized.
+        """
+        self.head.transform_logits(1 / scaling.temperature, scaling.bias)
+        if self.thresholds is not None:
+            with np.errstate(divide="ignore"):  # The logits of 0 and 1 are infinite.
+                logits = -np.log(1 / np.array(self.thresholds) - 1)
+            self.thresholds = tuple(sigmoid(scaling.apply(logits)).tolist())
+
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if self.is_regression:
             return super().serving_answers(rows)
@@ -536,6 +611,13 @@ class TextClassifier(Task):
         names = self.class_names
         y = label_column(x, names) if y is None else named_labels(y, names)
         return self._label_rules(BatchOptions()).read([] if y is None else y)
+
+    def _targets_of(self, x: Any, y: Any) -> np.ndarray[Any, Any]:
+        """Returns the probability of each class, `(rows, classes)`, all 0 for unlabeled texts."""
+        labels = self._labels_of(x, y)
+        if labels.shape[1:] == (self.num_classes,):
+            return labels
+        return np.asarray(labels.reshape(-1, 1) == np.arange(self.num_classes), "float32")
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": self.num_classes} if self.supports_class_weight else {}

@@ -164,6 +164,8 @@ def test_unsupported_ensemble_methods_raise(tmp_path):
     ensemble = keras_bert.Ensemble([make_text_task("TextClassifier", 2)] * 2)
     with pytest.raises(ValueError, match=r"Ensembles cannot be trained. Train the members"):
         ensemble.fit(["a"], [0])
+    with pytest.raises(ValueError, match=r"Ensembles cannot be calibrated. Calibrate the members"):
+        ensemble.calibrate(["a"], [0])
     with pytest.raises(
         ValueError,
         match=r"one encoder per member instead of its own\. Received: an ensemble of 2 members",

@@ -168,3 +168,44 @@ def test_thresholds_are_saved_with_labels(labeler, tmp_path):
     ]
     with pytest.warns(CheckpointWarning, match="for 3 labels instead of 3 classes"):
         assert TextClassifier.from_preset(tmp_path / "preset", multi_label=False).thresholds is None
+
+
+def test_calibrate_changes_saved_probabilities(tmp_path):
+    keras.utils.set_random_seed(1)
+    classifier = make_classifier(class_names=["bad", "film", "good"])
+    texts, _ = make_reviews(30)
+    labels = [classifier.class_names[index % 3] for index in range(30)]
+    logits = classifier.predict(texts, verbose=0)
+    truth = logits + np.random.default_rng(0).gumbel(size=logits.shape)
+    labels = [classifier.class_names[index] for index in np.argmax(truth, axis=1)]
+    scaling = classifier.calibrate(texts, labels)
+    assert abs(scaling.temperature - 1) > 0.01
+    assert scaling.bias == (0, 0, 0)
+    calibrated = classifier.predict(texts, verbose=0)
+    np.testing.assert_allclose(calibrated, logits / scaling.temperature, atol=1e-5)
+    classifier.save(tmp_path / "model.keras")
+    classifier.save_to_preset(tmp_path / "preset")
+    classifier.save_hugging_face(tmp_path / "hugging_face")
+    for loaded in (
+        load_model(tmp_path / "model.keras"),
+        TextClassifier.from_preset(tmp_path / "preset"),
+        TextClassifier.from_preset(tmp_path / "hugging_face"),
+    ):
+        np.testing.assert_allclose(loaded.predict(texts, verbose=0), calibrated, atol=1e-5)
+    assert classifier.calibrate(texts, labels).temperature == pytest.approx(1, abs=1e-3)
+
+
+def test_calibrate_keeps_labels_that_apply(labeler):
+    labeler, texts, labels = labeler
+    flipped = [row if index % 5 else [] for index, row in enumerate(labels)]
+    before = [[label["label"] for label in row] for row in labeler.classify(texts)]
+    thresholds = labeler.thresholds
+    scaling = labeler.calibrate(texts, flipped)
+    assert all(scaling.bias)
+    after = [[label["label"] for label in row] for row in labeler.classify(texts)]
+    assert [sorted(row) for row in after] == [sorted(row) for row in before]
+    assert labeler.thresholds != thresholds
+    # The mean probability of each label is its frequency.
+    probabilities = 1 / (1 + np.exp(-labeler.predict(texts, verbose=0)))
+    truth = [[name in row for name in labeler.class_names] for row in flipped]
+    np.testing.assert_allclose(probabilities.mean(axis=0), np.mean(truth, axis=0), atol=1e-4)
