@@ -23,20 +23,25 @@ Ctrl-C or SIGTERM stops the server after it has responded to all received reques
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 import functools
 import ipaddress
 import os
 import re
+import shlex
 import signal
 import socket
+import ssl
+import stat
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .engine import example_request, output_directory, program, saved_models
-from .engine.options import CommandConfig, NonNegativeInt, PositiveInt, num_cores
+from .engine.options import CommandConfig, NonNegativeInt, PositiveInt, UnusedFlags, num_cores
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
@@ -47,6 +52,8 @@ if TYPE_CHECKING:
 _PORTS = 1 << 16
 # A model's name and path. The name may have slashes, as in sentence-transformers/all-MiniLM-L6-v2.
 _NAMED = re.compile(r"(?![A-Za-z]:[/\\])([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
+# An origin as browsers send it
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 # Default batch size for tasks on JAX. The server compiles every batch size before it is ready.
 _JAX_BATCH_SIZE = 8
@@ -64,12 +71,17 @@ class ServeConfig(CommandConfig):
         model: A directory written by export, or a .keras file. Multiple files, separated by commas
             or matched by a pattern such as seed_*/model.keras, form an ensemble. NAME=PATH sets the
             model's name in requests, and NAME=PATH,NAME=PATH serves multiple models.
-        host: The address to listen on. 0.0.0.0 listens on all network interfaces. The server does
-            not encrypt connections.
+        host: The address to listen on. 0.0.0.0 listens on all network interfaces.
         port: The port. 0 uses a free port.
+        unix_socket: A file for a Unix socket, to listen on instead of a host and a port. Only this
+            user can connect, unless the umask allows others to write.
+        tls_certificate: A PEM file with a certificate and its chain, to encrypt connections.
+        tls_key: The PEM file with the certificate's key. Defaults to tls_certificate.
         api_key: The bearer token that requests must have. Defaults to the environment variable
             KERAS_BERT_API_KEY. Unlike the flag, other users of this machine do not see it in the
             list of processes. Empty disables authentication.
+        allowed_origins: The other sites whose pages may send requests, separated by commas, for
+            example https://app.example,http://localhost:3000. By default, none may (CORS).
         threads: Number of threads. Each computes one batch at a time. Defaults to one per core for
             an export, and to one for a .keras file.
         batch_size: Maximum number of examples in a batch. Defaults to 32, or to 8 on JAX, because
@@ -82,18 +94,34 @@ class ServeConfig(CommandConfig):
     model: str = ""
     host: str = example_request.DEFAULT_HOST
     port: NonNegativeInt = example_request.DEFAULT_PORT
+    unix_socket: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
     api_key: str = dataclasses.field(default="", repr=False)
+    allowed_origins: tuple[str, ...] = ()
     threads: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     max_rows: PositiveInt = 2048
     max_bytes: PositiveInt = 4_000_000
     max_waiting_rows: PositiveInt = 4096
 
+    def unused_flags(self) -> UnusedFlags:
+        if self.unix_socket:
+            yield ["host", "port"], "--unix_socket is given"
+        if not self.tls_certificate:
+            yield ["tls_key"], "--tls_certificate is not given"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.port >= _PORTS:
             raise ValueError(f"--port must be a number below {_PORTS}. Received: {self.port}")
         named_models(self.model)
+        for origin in self.allowed_origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    "--allowed_origins must be sites as in the header Origin, such as "
+                    f"https://app.example, without a path. Received: {origin!r}"
+                )
         if self.max_waiting_rows < self.max_rows:
             raise ValueError(
                 f"--max_waiting_rows must be at least --max_rows, {self.max_rows}, because larger "
@@ -103,13 +131,73 @@ class ServeConfig(CommandConfig):
 
 def main(config: ServeConfig) -> None:
     program.require(_LIBRARIES, "serve")
-    with listening(config.host, config.port) as listener:
+    check_tls(config)
+    with (
+        listening_on_file(config.unix_socket)
+        if config.unix_socket
+        else listening(config.host, config.port)
+    ) as listener:
         server = load(config)
         try:
             serve(config, server, listener)
         finally:
             server.close()
     print("stopped", flush=True)
+
+
+def check_tls(config: ServeConfig) -> None:
+    """Checks the certificate and its key before the model is loaded.
+
+    Raises:
+        ValueError: If they cannot be read, or do not belong together.
+    """
+    if not config.tls_certificate:
+        return
+    files = config.tls_certificate, config.tls_key or None
+    try:
+        # OpenSSL would ask for the password of an encrypted key.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*files, password="")
+    except (OSError, ValueError) as error:
+        flags = f"--tls_certificate={files[0]}" + (f" --tls_key={files[1]}" if files[1] else "")
+        raise ValueError(
+            "--tls_certificate and --tls_key must be PEM files with a certificate and its key, "
+            f"without a password. Received: {flags} ({error})"
+        ) from error
+
+
+@contextlib.contextmanager
+def listening_on_file(path: str) -> Iterator[socket.socket]:
+    """Opens a Unix socket, and removes its file at the end.
+
+    A file that a killed server left behind is replaced.
+
+    Raises:
+        OSError: If the socket cannot be opened, for example because another server uses it.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError(f"--unix_socket must be used on Linux or macOS. Received: {path}")
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            if os.path.exists(path) and not _is_in_use(path):
+                os.unlink(path)
+            listener.bind(path)
+            listener.listen()
+        except OSError as error:
+            raise OSError(f"--unix_socket={path}: {error.strerror or error}") from error
+        try:
+            yield listener
+        finally:
+            os.unlink(path)
+
+
+def _is_in_use(path: str) -> bool:
+    """Returns whether a file is a socket on which a process listens, or not a socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except ConnectionRefusedError:
+            return not stat.S_ISSOCK(os.stat(path).st_mode)
+    return True
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -136,16 +224,25 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
     from .serving import connections
     from .serving.application import application
 
-    host, port = listener.getsockname()[:2]
-    is_local = ipaddress.ip_address(host).is_loopback
-    api_key = config.api_key or os.environ.get(_API_KEY, "")
-    own = application(server, is_local=is_local, api_key=api_key)
-    http = connections.server(own, _SECONDS_TO_END)
+    scheme = "https" if config.tls_certificate else "http"
+    if config.unix_socket:
+        # Only a proxy connects to it for other clients, and it may pass on any Host.
+        address, is_local = f"{scheme}://localhost", False
+    else:
+        host, port = listener.getsockname()[:2]
+        address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        is_local = ipaddress.ip_address(host).is_loopback
+    own = application(
+        server,
+        is_local=is_local,
+        api_key=config.api_key or os.environ.get(_API_KEY, ""),
+        allowed_origins=config.allowed_origins,
+    )
+    http = connections.server(own, _SECONDS_TO_END, config.tls_certificate, config.tls_key)
     # From now on, Ctrl-C and SIGTERM stop the server gracefully, with exit status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, http.handle_exit)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     print(ready_text(config, server, address), flush=True)
     asyncio.run(http.serve(sockets=[listener]))
 
@@ -251,6 +348,9 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
     urls = {name: f"{address}/v1/models/{urllib.parse.quote(name)}" for name in paths}
     lines = [f"serving {path} at {urls[name]}" for name, path in paths.items()]
     name, path = next(iter(paths.items()))
+    curl = "curl"
+    if config.unix_socket:
+        curl += f" --unix-socket {shlex.quote(config.unix_socket)}"
     return "\n".join(
         [
             *lines[:-1],
@@ -259,6 +359,7 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
             example_request.curl_command(
                 tuple(server.models[name].signatures[DEFAULT_SIGNATURE].inputs),
                 urls[name],
+                curl,
                 **output_directory.load_results(path).get("example", {}),
             ),
         ]

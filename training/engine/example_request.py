@@ -28,6 +28,7 @@ def example_row(fields: Sequence[str]) -> dict[str, Any]:
 def curl_command(
     fields: Sequence[str],
     model: str = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}/v1/models/{DEFAULT_NAME}",
+    curl: str = "curl",
     **values: Any,
 ) -> str:
     """Returns a command that asks a server for a prediction.
@@ -35,6 +36,7 @@ def curl_command(
     Args:
         fields: The input fields of the model, such as `("text",)`.
         model: URL of the model. Defaults to the URL of `training.serve` without flags.
+        curl: The command and its options.
         **values: Values that replace the example texts. Values of other fields are ignored.
 
     Example:
@@ -45,7 +47,7 @@ def curl_command(
     row = example_row(fields) | {name: values[name] for name in fields if name in values}
     instance: Any = next(iter(row.values())) if len(row) == 1 else row
     body = json.dumps({"instances": [instance]}, ensure_ascii=False)
-    return f"curl {model}:predict -d {shlex.quote(body)}"
+    return f"{curl} {model}:predict -d {shlex.quote(body)}"
 
 
 def next_commands(

@@ -7,34 +7,44 @@ import hmac
 import ipaddress
 import json
 import urllib.parse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import prometheus_client
 from absl import logging
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import openai, rest, tei
-from .server import JSON, ModelServer, RejectedRequestError
+from .server import JSON, TRUNCATED_HEADERS, ModelServer, RejectedRequestError
 
 # The first protocol that matches a path formats its errors.
 PROTOCOLS = (rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
 # Load balancers and Prometheus request these paths without a key, as in TEI.
 _WITHOUT_KEY = {"/", "/health", "/ping", "/metrics", "/v2/health/live", "/v2/health/ready"}
+_READING_METHODS = ("GET", "HEAD")
 
 
-def application(server: ModelServer, *, is_local: bool = True, api_key: str = "") -> ASGIApp:
+def application(
+    server: ModelServer,
+    *,
+    is_local: bool = True,
+    api_key: str = "",
+    allowed_origins: Collection[str] = (),
+) -> ASGIApp:
     """Returns a server's ASGI application.
 
     Args:
         server: The server.
         is_local: Whether the server accepts connections only from this machine.
         api_key: The bearer token that requests must have. Empty disables authentication.
+        allowed_origins: The other sites whose pages may send requests, for example
+            `https://app.example`.
     """
 
     async def metrics(request: Request) -> Response:
@@ -49,48 +59,74 @@ def application(server: ModelServer, *, is_local: bool = True, api_key: str = ""
         Route("/metrics", metrics),
     ]
     handlers = {HTTPException: _http_error, Exception: _internal_error}
-    answer = Starlette(routes=routes, exception_handlers=handlers)
+    answer: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    answer = _checked(answer, lambda scope: _error_without_key(scope, api_key))
+    if allowed_origins:
+        # Browsers send preflight requests without the key, and pages should be able to read errors.
+        answer = CORSMiddleware(
+            answer,
+            allow_origins=allowed_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=TRUNCATED_HEADERS,
+        )
+    return _checked(answer, lambda scope: _error_for_page(scope, is_local, allowed_origins))
 
-    async def answer_own_clients(scope: Scope, receive: Receive, send: Send) -> None:
-        error = _rejection(scope, is_local, api_key) if scope["type"] == "http" else None
+
+def _checked(
+    answer: ASGIApp, find_error: Callable[[Scope], RejectedRequestError | None]
+) -> ASGIApp:
+    """Returns an application that responds with the error that `find_error` finds, if any."""
+
+    async def answer_valid(scope: Scope, receive: Receive, send: Send) -> None:
+        error = find_error(scope) if scope["type"] == "http" else None
         own = answer if error is None else _write_error(scope["path"], error)
         await own(scope, receive, send)
 
-    return answer_own_clients
+    return answer_valid
 
 
-def _rejection(scope: Scope, is_local: bool, api_key: str) -> RejectedRequestError | None:
-    """Returns the error for a request from another site's page or without the API key.
-
-    For other requests, returns `None`.
-    """
-    if reason := _reason_against_page(scope, is_local):
-        return RejectedRequestError(403, reason)
-    is_public = scope["method"] == "GET" and scope["path"] in _WITHOUT_KEY
+def _error_without_key(scope: Scope, api_key: str) -> RejectedRequestError | None:
+    is_public = scope["method"] in _READING_METHODS and scope["path"] in _WITHOUT_KEY
     scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-    is_key = scheme.lower() == "bearer" and hmac.compare_digest(key.encode(), api_key.encode())
-    if not api_key or is_public or is_key:
+    # Starlette decodes headers as Latin-1.
+    is_key = hmac.compare_digest(key.encode("latin-1"), api_key.encode())
+    if not api_key or is_public or (is_key and scheme.lower() == "bearer"):
         return None
     message = "the request must have the header Authorization: Bearer with the server's API key"
     return RejectedRequestError(401, message, {"WWW-Authenticate": "Bearer"})
 
 
-def _reason_against_page(scope: Scope, is_local: bool) -> str:
-    """Returns why a request is from another site's page, or `""` for allowed requests.
+def _error_for_page(
+    scope: Scope, is_local: bool, allowed_origins: Collection[str]
+) -> RejectedRequestError | None:
+    """Returns the error for a request from another site's page, or `None` for allowed requests.
 
-    Browsers let any page send requests to this machine. They include the page's site in `Origin`.
-    If a page resolves its own name to this machine (DNS rebinding), the name is in `Host`.
+    Browsers let any page send requests to this machine. They include the page's site in `Origin`,
+    which some proxies remove, and its relation to the server in `Sec-Fetch-Site`. If a page
+    resolves its own name to this machine (DNS rebinding), the name is in `Host`.
     """
     headers = Headers(scope=scope)
     host, origin = headers.get("host", ""), headers.get("origin")
-    if origin is not None and _site(origin.rpartition("//")[2]) != _site(host):
-        return f"requests from other sites' pages are not allowed. Received: {origin[:200]}"
-    if is_local and host and not _is_local(host):
-        return (
-            "Host must be localhost or an IP address, because the server accepts connections only "
-            f"from this machine. Received: {host[:200]!r}. A proxy must set Host accordingly"
+    fetch_site = headers.get("sec-fetch-site", "none")
+    if origin is not None:
+        is_foreign = _site(origin.rpartition("//")[2]) != _site(host)
+    else:  # A link in another site's page may lead to this server, but pages cannot read it.
+        is_foreign = fetch_site not in ("none", "same-origin")
+        is_foreign &= scope["method"] not in _READING_METHODS
+    if is_foreign and origin not in allowed_origins:
+        return RejectedRequestError(
+            403,
+            "requests from other sites' pages are not allowed, unless --allowed_origins has the "
+            f"site. Received: {fetch_site if origin is None else origin[:200]}",
         )
-    return ""
+    if is_local and host and not _is_local(host):
+        return RejectedRequestError(
+            403,
+            "Host must be localhost or an IP address, because the server accepts connections only "
+            f"from this machine. Received: {host[:200]!r}. A proxy must set Host accordingly",
+        )
+    return None
 
 
 def _site(host: str) -> tuple[str, int | None]:

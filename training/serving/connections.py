@@ -20,8 +20,17 @@ _MOST_FILES = 8192
 _WAITING, _ACCEPTED = 1024, 16
 
 
-def server(application: object, seconds_to_end: int) -> uvicorn.Server:
-    """Returns a server for an ASGI application."""
+def server(
+    application: object, seconds_to_end: int, certificate: str = "", key: str = ""
+) -> uvicorn.Server:
+    """Returns a server for an ASGI application.
+
+    Args:
+        application: The application.
+        seconds_to_end: Number of seconds to wait for running requests when the server stops.
+        certificate: The PEM file with the certificate for TLS. Empty for no encryption.
+        key: The PEM file with the certificate's key. Empty if it is in `certificate`.
+    """
     return _Server(
         uvicorn.Config(
             application,
@@ -36,6 +45,8 @@ def server(application: object, seconds_to_end: int) -> uvicorn.Server:
             limit_concurrency=_allow_files(_MOST_FILES) // 2,
             timeout_keep_alive=_SECONDS_FOR_REQUEST,
             timeout_graceful_shutdown=seconds_to_end,
+            ssl_certfile=certificate or None,
+            ssl_keyfile=key or None,
         )
     )
 
@@ -91,7 +102,8 @@ class _Connection(h11_impl.H11Protocol):
         is_answering = self._is_answering(more_body=False)
         if is_answering:
             self.cycle.keep_alive = False
-        return is_answering
+        # TLS connections cannot be closed on only one side.
+        return is_answering and self.scheme == "http"
 
     def shutdown(self) -> None:
         super().shutdown()

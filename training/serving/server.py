@@ -35,7 +35,7 @@ _READ_BEFORE_REFUSAL = 8
 _CLIENT_CLOSED_REQUEST = 499
 JSON = "application/json"
 # Headers with the indices of the truncated texts, and with their number
-_TRUNCATED_HEADER, _TRUNCATED_COUNT_HEADER = "X-Truncated-Inputs", "X-Truncated-Count"
+TRUNCATED_HEADERS = ("X-Truncated-Inputs", "X-Truncated-Count")
 # Maximum number of indices in the header. Clients and proxies reject headers of about 4,000 bytes.
 _MAX_TRUNCATED_INDICES = 100
 
@@ -355,11 +355,8 @@ async def respond(make: Callable[[], bytes], truncated: Sequence[int] = ()) -> R
         RejectedRequestError: If the response is too large, or contains infinities or NaN.
     """
     indices = ",".join(map(str, truncated[:_MAX_TRUNCATED_INDICES]))
-    headers = (
-        {_TRUNCATED_HEADER: indices, _TRUNCATED_COUNT_HEADER: str(len(truncated))}
-        if truncated
-        else {}
-    )
+    values = (indices, str(len(truncated))) if truncated else ()
+    headers = dict(zip(TRUNCATED_HEADERS, values, strict=False))
     try:
         return Response(await asyncio.to_thread(make), headers=headers, media_type=JSON)
     except RequestError as error:

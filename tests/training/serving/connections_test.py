@@ -6,6 +6,8 @@ import contextlib
 import http.client
 import logging
 import socket
+import ssl
+import subprocess
 import threading
 import time
 
@@ -13,7 +15,7 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from training.serve import listening
+from training.serve import ServeConfig, check_tls, listening, listening_on_file
 from training.serving import connections
 
 pytestmark = pytest.mark.backend_independent
@@ -41,13 +43,28 @@ async def echo(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 
 
+@contextlib.contextmanager
+def run_server(server, listener):
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    thread.start()
+    try:
+        yield thread
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
 @pytest.fixture
 def running_server(monkeypatch):
     """A server with few connections, its thread, and a function that connects to it."""
     monkeypatch.setattr(connections, "_SECONDS_FOR_REQUEST", SECONDS)
     monkeypatch.setattr(connections, "_allow_files", lambda number: 64)
     server = connections.server(echo, seconds_to_end=20)
-    with listening("127.0.0.1", 0) as listener, contextlib.ExitStack() as stack:
+    with (
+        listening("127.0.0.1", 0) as listener,
+        contextlib.ExitStack() as stack,
+        run_server(server, listener) as thread,
+    ):
 
         def connect(sent=b""):
             address = listener.getsockname()
@@ -55,11 +72,7 @@ def running_server(monkeypatch):
             client.sendall(sent)
             return client
 
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
-        thread.start()
         yield server, thread, connect
-        server.should_exit = True
-        thread.join()
 
 
 def test_connection_without_full_header_is_closed(running_server):
@@ -111,3 +124,29 @@ def test_shutdown_waits_only_for_complete_requests(running_server, caplog):
     assert read_response(complete) == b"more"
     assert partial.recv(1000) == b""
     assert not caplog.records
+
+
+def test_tls_and_unix_sockets_get_responses(tmp_path):
+    path, certificate, key = (str(tmp_path / name) for name in ("socket", "cert.pem", "key.pem"))
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost"
+    files = ["-keyout", key, "-out", certificate]
+    subprocess.run([*command.split(), *files], check=True, capture_output=True)
+    with pytest.raises(ValueError, match=r"must be PEM files .* Received: .*--tls_key=.*cert\.pem"):
+        check_tls(ServeConfig(tls_certificate=certificate, tls_key=certificate))
+    check_tls(ServeConfig(tls_certificate=certificate, tls_key=key))
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(path)  # leaves a file behind
+    server = connections.server(echo, 20, certificate, key)
+    with listening_on_file(path) as listener, run_server(server, listener):
+        with (
+            pytest.raises(OSError, match=f"--unix_socket={path}: Address already in use"),
+            listening_on_file(path),
+        ):
+            pass
+        context = ssl.create_default_context(cafile=certificate)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            with context.wrap_socket(connection, server_hostname="localhost") as client:
+                client.sendall(HEADER + b"more")
+                assert read_response(client) == b"more"
+    assert list(tmp_path.glob("socket")) == []

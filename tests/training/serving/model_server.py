@@ -27,11 +27,11 @@ from training.serving.server import ModelServer
 
 @contextlib.contextmanager
 def serve_models(
-    models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int, api_key: str = ""
+    models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int, **options: Any
 ) -> Iterator[int]:
-    """Serves models by name, and yields the local port."""
+    """Serves models by name with options of `application`, and yields the local port."""
     server = ModelServer(models, Metrics(), max_rows=max_rows, max_bytes=max_bytes)
-    uvicorn = connections.server(application(server, api_key=api_key), seconds_to_end=5)
+    uvicorn = connections.server(application(server, **options), seconds_to_end=5)
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
         thread.start()

@@ -3,7 +3,9 @@
 
 import asyncio
 import base64
+import contextlib
 import dataclasses
+import http.client
 import itertools
 import urllib.parse
 
@@ -195,6 +197,10 @@ def test_error_format_matches_the_endpoint(server, path, error):
         ({"Origin": "http://localhost:1", "Host": "localhost"}, 403),
         # A page whose host name resolves to this machine
         ({"Origin": "http://evil.example:80", "Host": "evil.example:80"}, 403),
+        # A proxy may remove Origin.
+        ({"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
         ({"Host": "evil.example"}, 403),
         ({"Host": "127.0.0.1.evil.example"}, 403),
         ({"Host": "[::1"}, 403),
@@ -240,6 +246,33 @@ def test_api_key_is_required(path, token, status):
         if status == 401:
             assert response["WWW-Authenticate"] == "Bearer"
             assert "Authorization: Bearer" in str(content["error"])
+
+
+@pytest.mark.parametrize("origin", ["https://app.example", "https://evil.example", "null"])
+def test_only_allowed_origins_may_send_requests(origin):
+    options = {"api_key": "secret", "allowed_origins": ("https://app.example",)}
+    is_allowed = origin == "https://app.example"
+    with serve_models({}, max_rows=16, max_bytes=9999, **options) as port:
+        headers = {"Origin": origin, "Authorization": "Bearer secret"}
+        status, response, _ = send_request(port, "/v1/models", headers=headers)
+        assert status == (200 if is_allowed else 403)
+        assert response["Access-Control-Allow-Origin"] == (origin if is_allowed else None)
+        # Browsers ask first whether they may send the key.
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        with contextlib.closing(connection):
+            asked = {"Method": "POST", "Headers": "authorization,content-type"}
+            headers = {f"Access-Control-Request-{name}": value for name, value in asked.items()}
+            connection.request("OPTIONS", "/v1/embeddings", headers={"Origin": origin, **headers})
+            response = connection.getresponse()
+            allowed = response.headers["Access-Control-Allow-Headers"]
+            assert (response.status, allowed) == (
+                (200, "authorization,content-type") if is_allowed else (403, None)
+            )
+        # Pages can read the error.
+        status, response, _ = send_request(port, "/v1/models", headers={"Origin": origin})
+        assert (status, response["Access-Control-Allow-Origin"]) == (
+            (401, origin) if is_allowed else (403, None)
+        )
 
 
 def test_truncated_inputs_header_is_bounded():
