@@ -146,9 +146,16 @@ class Arrays:
 
         `segments` has the index of each value's segment.
         """
-        highest = np.full(count, _lowest(x.dtype), x.dtype)
+        highest = np.full((count, *x.shape[1:]), _lowest(x.dtype), x.dtype)
         np.maximum.at(highest, segments, x)
         return highest
+
+    def segment_mean(self, x: Any, segments: Any, count: Any) -> Any:
+        """Returns the mean in each segment, see `segment_max`. It is 0 for empty segments."""
+        sums = np.zeros((count, *x.shape[1:]), x.dtype)
+        np.add.at(sums, segments, x)
+        numbers = np.maximum(np.bincount(segments, minlength=count), 1).astype(x.dtype)
+        return sums / numbers.reshape(-1, *[1] * (x.ndim - 1))
 
     def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
         """Returns the minimum in each segment, see `segment_max`."""

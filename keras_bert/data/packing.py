@@ -37,6 +37,11 @@ class Preprocessor:
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
 
+    @property
+    def splits_texts(self) -> bool:
+        """Whether `long_texts` splits long texts into windows."""
+        return getattr(self, "long_texts", "truncate") != "truncate"
+
     def get_config(self) -> dict[str, Any]:
         """Returns a config. `from_config` creates a copy from it."""
         options = {name: checks.plain(getattr(self, name)) for name in self.options}

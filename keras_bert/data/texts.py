@@ -4,12 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.arrays import NUMPY, Ragged, take_rows, truncate_rows
+from keras_bert.data.arrays import (
+    NUMPY,
+    Arrays,
+    Ragged,
+    row_numbers,
+    row_starts,
+    take_rows,
+    truncate_rows,
+)
 from keras_bert.data.packing import (
     Preprocessor,
     Sequences,
@@ -25,14 +33,20 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # The maximum number of token ids kept in memory, about 500 MB
 MAX_TOKENS_IN_MEMORY = 1 << 28
+# The number of texts to tokenize at a time if only their lengths are needed
+_TEXTS_MEASURED = 256
+
+LongTexts = Literal["truncate", "mean", "max"]
+LONG_TEXTS: tuple[LongTexts, ...] = get_args(LongTexts)
 
 
 class TruncationCounter:
     """Counts the examples truncated to a maximum number of tokens."""
 
-    def __init__(self, option: str, limit: int) -> None:
+    def __init__(self, option: str, limit: int, advice: str = "") -> None:
         self.option = option
         self.limit = limit
+        self.advice = advice
         self.reset()
 
     def reset(self) -> None:
@@ -64,7 +78,71 @@ class TruncationCounter:
             "tokens than "
             f"{self.option}={self.limit} allows. To read more of them, pass a larger "
             f"{self.option} to from_preset, or fine-tune with a larger --{self.option}."
+            f"{self.advice}"
         )
+
+
+class TextWindows(NamedTuple):
+    """The windows of texts or text pairs.
+
+    Args:
+        row: The index of each window's text, int64 `(windows,)`.
+        starts: The index of each window's first token in the text and, for pairs, in the second
+            text, each int64 `(windows,)`.
+        lengths: The window's number of tokens in the text and in the second text, in the same form.
+        counts: The number of windows in each text, int64 `(texts,)`.
+    """
+
+    row: Any
+    starts: tuple[Any, ...]
+    lengths: tuple[Any, ...]
+    counts: Any
+
+
+def split_into_windows(
+    xp: Arrays, lengths: Sequence[Any], max_tokens: int, overlap: int | None, side: str = "right"
+) -> TextWindows:
+    """Splits texts into overlapping windows of at most `max_tokens` tokens.
+
+    A text that does not fit is split into the smallest number of windows. They are equally long,
+    and cover the text evenly. In a pair, the longer text is split, and each window has the same
+    tokens of the shorter text, which is truncated to half of the window.
+
+    For example, a text of 11 tokens has two windows of 8 tokens:
+
+    >>> windows = split_into_windows(NUMPY, [np.array([5, 11])], max_tokens=8, overlap=2)
+    >>> windows.row.tolist(), windows.starts[0].tolist(), windows.lengths[0].tolist()
+    ([0, 1, 1], [0, 0, 3], [5, 8, 8])
+
+    Args:
+        xp: The array functions.
+        lengths: The number of tokens in each text and, for pairs, in each second text, each int64
+            `(texts,)`.
+        max_tokens: The number of tokens in a window, without special tokens.
+        overlap: The minimum number of shared tokens between two neighboring windows. Defaults to a
+            quarter of the window's tokens in the split text.
+        side: The side on which the shorter text is truncated.
+    """
+    first, second = lengths if len(lengths) == 2 else (lengths[0], 0 * lengths[0])
+    longer, shorter = xp.maximum(first, second), xp.minimum(first, second)
+    kept = xp.minimum(shorter, max_tokens // 2)
+    space = max_tokens - kept
+    shared = space // 4 if overlap is None else xp.minimum(space - 1, overlap)
+    counts = 1 + xp.maximum(longer - shared - 1, 0) // (space - shared)
+    counts = xp.where(longer > space, counts, 0 * counts + 1)
+    row = row_numbers(xp, counts)
+    is_first_split, longer, shorter, kept, space, count = (
+        xp.take(values, row) for values in (first >= second, longer, shorter, kept, space, counts)
+    )
+    length = xp.minimum(longer, space)
+    number = xp.ranges(0 * counts, counts)
+    start = number * (longer - length) // xp.maximum(count - 1, 1)
+    kept_start = shorter - kept if side == "left" else 0 * kept
+    starts, sizes = (
+        (xp.where(is_first_split, split, other), xp.where(is_first_split, other, split))
+        for split, other in ((start, kept_start), (length, kept))
+    )
+    return TextWindows(row, starts[: len(lengths)], sizes[: len(lengths)], counts)
 
 
 class TextClassifierPreprocessor(Preprocessor):
@@ -79,6 +157,13 @@ class TextClassifierPreprocessor(Preprocessor):
         sequence_length: Maximum sequence length in tokens, including special tokens. Longer texts
             are truncated at the end, or at the start if the tokenizer's `truncation_side` is
             `"left"`. In pairs, the longer text loses one token at a time. Defaults to 512.
+        long_texts: How `TextClassifier` and `TextEmbedder` read longer texts. With `"mean"` or
+            `"max"`, they are split into overlapping windows instead of being truncated. Each window
+            is an example in training, and a text's output is the elementwise mean or maximum over
+            its windows. A call of the preprocessor itself always truncates. Defaults to
+            `"truncate"`.
+        overlap: Minimum number of shared tokens between neighboring windows. Defaults to a quarter
+            of the window.
 
     Call arguments:
         text: A string, or strings of shape `(batch,)`.
@@ -91,7 +176,7 @@ class TextClassifierPreprocessor(Preprocessor):
 
     Raises:
         ValueError: If `sequence_length` is too small for a pair's special tokens and one token from
-            each text.
+            each text, or if `long_texts` or `overlap` is invalid.
 
     Example:
 
@@ -105,12 +190,25 @@ class TextClassifierPreprocessor(Preprocessor):
         and the original BERT code for truncation.
     """
 
-    def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        sequence_length: int = 512,
+        long_texts: LongTexts = "truncate",
+        overlap: int | None = None,
+    ) -> None:
         # A pair's special tokens, and one token from each text
         shortest = num_special_tokens(tokenizer, 2) + 2
         checks.NumberRange(at_least=shortest, integer=True).check(sequence_length=sequence_length)
+        checks.check_choice(LONG_TEXTS, long_texts=long_texts)
+        checks.NumberRange(at_least=1, below=sequence_length, integer=True).check_optional(
+            overlap=overlap
+        )
         super().__init__(tokenizer, sequence_length)
-        self.truncated_rows = TruncationCounter("sequence_length", sequence_length)
+        self.long_texts = long_texts
+        self.overlap = overlap
+        advice = " Classifiers and embedders read whole texts with long_texts='mean'."
+        self.truncated_rows = TruncationCounter("sequence_length", sequence_length, advice)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:
         text, is_single = single_or_batch(text)
@@ -149,6 +247,47 @@ class TextClassifierPreprocessor(Preprocessor):
         """Returns the number of tokens that fit into a sequence with one or two texts."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
 
+    def windows(self, lengths: Sequence[Any]) -> TextWindows:
+        """Splits texts of these lengths into windows. See `split_into_windows`."""
+        xp, max_tokens = functions_for(lengths[0]), self.max_tokens(len(lengths))
+        side = self.tokenizer.truncation_side
+        return split_into_windows(xp, lengths, max_tokens, self.overlap, side)
+
+    def pack_windows(self, *texts: Any) -> tuple[Sequences, Any]:
+        """Packs the windows of texts or text pairs.
+
+        Args:
+            *texts: The texts and, for pairs, the second texts. Lists of strings or TensorFlow
+                string tensors, each `(batch,)`.
+
+        Returns:
+            The `Sequences` of all windows, and each text's number of windows, int64 `(batch,)`.
+        """
+        xp = functions_for(texts[0])
+        tokens = [tokenized(self.tokenizer, one) for one in texts]
+        windows = self.windows([rows.lengths for rows in tokens])
+        parts = []
+        for rows, starts, lengths in zip(tokens, windows.starts, windows.lengths, strict=True):
+            first = xp.take(row_starts(xp, rows.lengths), windows.row) + starts
+            parts.append(Ragged(xp.take(rows.values, xp.ranges(first, lengths)), lengths))
+        return Sequences(pack_texts(xp, self.tokenizer, *parts)), windows.counts
+
+    def merge_windows(self, outputs: Any, counts: Any) -> Any:
+        """Returns each text's output, given the outputs of its windows.
+
+        Args:
+            outputs: Float32 `(windows, ...)`, a NumPy array or TensorFlow tensor.
+            counts: The number of windows in each text, int64 `(texts,)`.
+
+        Returns:
+            The elementwise mean or maximum, float32 `(texts, ...)`.
+        """
+        xp = functions_for(outputs)
+        rows, num_texts = row_numbers(xp, counts), xp.size(counts)
+        if self.long_texts == "max":
+            return xp.segment_max(outputs, rows, num_texts)
+        return xp.segment_mean(outputs, rows, num_texts)
+
 
 class TextPairPreprocessor(TextClassifierPreprocessor):
     """A `TextClassifierPreprocessor` for tasks whose inputs are always text pairs.
@@ -169,7 +308,8 @@ class TokenizedTexts:
     """Texts in memory, tokenized at the first access, with a cache of their tokens.
 
     The cache stores up to `sequence_length` tokens per text, in two bytes each if the vocabulary is
-    small enough. Once it contains `max_tokens` tokens, new texts are tokenized in each epoch.
+    small enough. Once it contains `max_tokens` tokens, new texts are tokenized in each epoch. If
+    `truncates` is false, all tokens of a text are stored.
     """
 
     def __init__(
@@ -177,10 +317,12 @@ class TokenizedTexts:
         texts: Sequence[Any],
         preprocessor: Preprocessor,
         max_tokens: int = MAX_TOKENS_IN_MEMORY,
+        *,
+        truncates: bool = True,
     ) -> None:
         self._texts = texts
         self._tokenizer = preprocessor.tokenizer
-        self._longest = preprocessor.sequence_length
+        self._longest = preprocessor.sequence_length if truncates else None
         self._max_tokens = max_tokens
         fits = self._tokenizer.vocabulary_size <= 1 << 16
         self._flat = np.empty(0, "uint16" if fits else "int32")
@@ -192,19 +334,44 @@ class TokenizedTexts:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def take(self, index: np.ndarray) -> Ragged:
-        """Returns the tokens of texts, selected by index."""
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of tokens in each text, int64 `(texts,)`."""
+        lengths = [
+            self.take(np.arange(start, min(start + _TEXTS_MEASURED, len(self)))).lengths
+            for start in range(0, len(self), _TEXTS_MEASURED)
+        ]
+        return np.concatenate([np.zeros(0, "int64"), *lengths])
+
+    def take(
+        self, index: np.ndarray, starts: np.ndarray | None = None, lengths: np.ndarray | None = None
+    ) -> Ragged:
+        """Returns the tokens of texts, selected by index, or parts of them.
+
+        Args:
+            index: The index of each text, int64 `(rows,)`.
+            starts, lengths: The index of the first token and the number of tokens to return, both
+                int64 `(rows,)`. Defaults to all tokens.
+        """
         new_rows = np.unique(index[self._starts[index] < 0])
         if len(new_rows) and self._num_used >= self._max_tokens:
-            return self._tokenize(index)
-        if len(new_rows):
-            self._keep(new_rows)
-        lengths = self._lengths[index].astype("int64")
-        positions = NUMPY.ranges(self._starts[index], lengths)
-        return Ragged(self._flat[positions].astype("int32"), lengths)
+            texts, place = np.unique(index, return_inverse=True)
+            flat, text_lengths = self._tokenize(texts)
+            first = row_starts(NUMPY, text_lengths)[place]
+            text_lengths = text_lengths[place]
+        else:
+            if len(new_rows):
+                self._keep(new_rows)
+            flat, first = self._flat, self._starts[index]
+            text_lengths = self._lengths[index].astype("int64")
+        if starts is not None and lengths is not None:
+            first, text_lengths = first + starts, lengths
+        return Ragged(flat[NUMPY.ranges(first, text_lengths)].astype("int32"), text_lengths)
 
     def _tokenize(self, index: np.ndarray) -> Ragged:
         rows = tokenized(self._tokenizer, [self._texts[row] for row in index])
+        if self._longest is None:
+            return rows
         return truncate_rows(NUMPY, rows, self._longest, self._tokenizer.truncation_side)
 
     def _keep(self, index: np.ndarray) -> None:
@@ -247,6 +414,34 @@ class TextExamples:
         """Counts truncated examples, each only once."""
         max_tokens = self._preprocessor.max_tokens(num_texts)
         self._preprocessor.truncated_rows.add_once(self._is_counted, index, lengths, max_tokens)
+
+
+class WindowExamples:
+    """The windows of texts or text pairs in memory, as examples of a `Loader`.
+
+    All texts are tokenized at the start, because the number of windows depends on their lengths.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
+    ) -> None:
+        self._tokenizer = preprocessor.tokenizer
+        self._columns = [
+            TokenizedTexts(texts, preprocessor, truncates=False) for texts in columns.values()
+        ]
+        self.windows = preprocessor.windows([column.lengths for column in self._columns])
+
+    def __len__(self) -> int:
+        return len(self.windows.row)
+
+    def pack(self, index: np.ndarray) -> Sequences:
+        """Packs windows by index."""
+        row, starts, lengths, _ = self.windows
+        parts = [
+            column.take(row[index], first[index], length[index])
+            for column, first, length in zip(self._columns, starts, lengths, strict=True)
+        ]
+        return Sequences(pack_texts(NUMPY, self._tokenizer, *parts))
 
 
 class TextPairExamples(TextExamples):

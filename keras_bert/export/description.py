@@ -53,6 +53,7 @@ class ExportDescription:
         requests: Ways to send examples to a SavedModel, tried in this order.
         class_names: Labels in the order of the class ids. Empty for tasks without classes.
         sequence_length: A SavedModel's maximum sequence length in tokens, including special tokens.
+            `None` if it splits long texts into windows.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         dtype: Precision of the encoder's weights and matmuls.
         pooling: How an embedder pools token embeddings. Empty for other tasks.
@@ -75,6 +76,7 @@ class ExportDescription:
     def from_task(cls, task: Servable, options: ExportOptions) -> Self:
         """Creates an export's description."""
         is_saved_model = options.format == "tf_saved_model"
+        truncates = is_saved_model and not task.preprocessor.splits_texts
         return cls(
             type(task).__name__,
             task.predict_method,
@@ -82,7 +84,7 @@ class ExportDescription:
             task.list_fields,
             (task.serving_requests() if is_saved_model else ()),
             options.class_names or (),
-            task.preprocessor.sequence_length if is_saved_model else None,
+            task.preprocessor.sequence_length if truncates else None,
             options.max_text_bytes,
             options.dtype,
             getattr(task, "pooling", ""),

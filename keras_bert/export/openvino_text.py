@@ -83,6 +83,11 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
     for text, name in zip(texts, names, strict=True):
         text.output(0).set_names({name})
+    if preprocessor.splits_texts:
+        raise ValueError(
+            "long_texts must be 'truncate' for an OpenVINO model that accepts text. Received: "
+            f"{preprocessor.long_texts!r}. Export a SavedModel, or pass text=False."
+        )
     find_ids = _STEPS[preprocessor.tokenizer.kind](preprocessor.tokenizer)
     return _model(_pack(preprocessor, [find_ids(part) for part in _check(texts)]), texts)
 

@@ -70,6 +70,15 @@ def token_counts(
     }
 
 
+def text_limit(preprocessor: Any, num_texts: int) -> int:
+    """Returns the number of tokens in one or two texts that are read without truncation.
+
+    If long texts are split into windows, it is the largest number.
+    """
+    limit: int = tf.int32.max if preprocessor.splits_texts else preprocessor.max_tokens(num_texts)
+    return limit
+
+
 def validate_counts(
     name: str, counts: tf.Tensor, values: tf.Tensor, *, lowest: int = 0
 ) -> tuple[tf.Tensor, tf.Tensor]:

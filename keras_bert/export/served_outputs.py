@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.data.packing import num_special_tokens
+from keras_bert.data.tfdata.arrays import TENSORFLOW
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.ops.tensorflow_graphs import trace_once
 from keras_bert.ops.unpadding import forbid_unpadding
@@ -120,6 +122,21 @@ class ServedOutputs:
         """Computes the task's only output in chunks. See `compute_in_chunks`."""
         (output,) = self.compute_in_chunks(features).values()
         return output
+
+    def compute_of_texts(self, *texts: tf.Tensor) -> tf.Tensor:
+        """Computes the task's only output for texts or pairs, strings `(batch,)`.
+
+        If the preprocessor splits long texts, the outputs of their windows are merged.
+        """
+        preprocessor = self._task.preprocessor
+        if not preprocessor.splits_texts:
+            return self.compute_single_output(preprocessor(*texts))
+        sequences, counts = preprocessor.pack_windows(*texts)
+        tokenizer = preprocessor.tokenizer
+        features = sequences.padded_to_longest(
+            TENSORFLOW, num_special_tokens(tokenizer), tokenizer.pad_token_id
+        )
+        return self._task.merge_windows(self.compute_single_output(features), counts)
 
     def _outputs_as_dict(self, outputs: Any) -> dict[str, Any]:
         return dict(outputs) if isinstance(outputs, dict) else {self._task.output_name: outputs}

@@ -26,7 +26,12 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.export.served_inputs import features_of_ids, token_counts, validate_texts
+from keras_bert.export.served_inputs import (
+    features_of_ids,
+    text_limit,
+    token_counts,
+    validate_texts,
+)
 from keras_bert.export.served_outputs import NO_VALUE, ServedOutputs, add_row_errors
 
 TEXT_SIGNATURE = "serving_default"
@@ -87,13 +92,13 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
         valid_texts = validate_texts(texts, " and ".join(names), options)
-        return outputs.compute_single_output(task.preprocessor(*valid_texts))
+        return outputs.compute_of_texts(*valid_texts)
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(compute_logits(texts))
 
     def count_tokens(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        max_tokens = task.preprocessor.max_tokens(len(names))
+        max_tokens = text_limit(task.preprocessor, len(names))
         return token_counts(texts, " and ".join(names), max_tokens, task, options)
 
     def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -152,10 +157,10 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = validate_texts((text,), "text", options)
-        return {"embedding": outputs.compute_single_output(task.preprocessor(text))}
+        return {"embedding": outputs.compute_of_texts(text)}
 
     def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return token_counts((text,), "text", task.preprocessor.max_tokens(1), task, options)
+        return token_counts((text,), "text", text_limit(task.preprocessor, 1), task, options)
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)

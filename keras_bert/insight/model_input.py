@@ -164,22 +164,25 @@ def _sequences_of_text(
         words = np.arange(1, num_words + 1, dtype="int32")
         rows = dataclasses.replace(rows, depth=max(2, rows.depth), labels=words, weights=words)
     packed: Any = task._packed_batches(rows, options, preprocessor)
+    # The index of each window's example, if long texts are split
+    windows = getattr(getattr(getattr(packed, "source", None), "examples", None), "windows", None)
     found: dict[tuple[int, ...], InputSequence] = {}
     for batch, (sources, index) in zip(batches, packed.with_indices(), strict=True):
         numbers, masks = sources["token_ids"], sources["padding_mask"]
         if numbers.ndim == 3 and batch.features["token_ids"].ndim == 2:
             batch = _unflatten_pairs(batch, numbers.shape)
         for at in np.ndindex(numbers.shape[:-1]):
-            length, example = int(masks[at].sum()), int(index[at[0]])
+            length, row = int(masks[at].sum()), int(index[at[0]])
             # Examples may have fewer choices. Padding examples in a batch repeat examples.
-            if not length or (example, *at[1:]) in found:
+            if not length or (row, *at[1:]) in found:
                 continue
+            example = row if windows is None else int(windows.row[row])
             tokens = [tokenizer.source(number) for number in numbers[at][:length].tolist()]
             tagged = sources.get("labels", numbers)[at][:length]
             sequence = _sequence(task, batch, at, example)
-            found[example, *at[1:]] = describe(sequence, at[1:], tokens, tagged)
+            found[row, *at[1:]] = describe(sequence, at[1:], tokens, tagged)
     sequences = [found[key] for key in sorted(found)]
-    is_windowed = isinstance(rows, (QuestionAdapter, WordsAdapter))
+    is_windowed = windows is not None or isinstance(rows, (QuestionAdapter, WordsAdapter))
     return _number_windows(sequences) if is_windowed else sequences
 
 
@@ -339,7 +342,11 @@ def _description(
         elif at:
             part = list(texts)[at[0]]
             texts = {part: texts[part]}
-        return dataclasses.replace(_with_sources(sequence, texts, tokens), part=part)
+        windowed = ""
+        if preprocessor.splits_texts:
+            longest = max(filter(None, tokens), key=lambda source: source.count, default=None)
+            windowed = next((name for name in texts if longest and texts[name] == longest.text), "")
+        return dataclasses.replace(_with_sources(sequence, texts, tokens, windowed), part=part)
 
     return describe
 

@@ -59,11 +59,7 @@ class SentencePooling(Layer):
 
     def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         vectors = self._pool(inputs, padding_mask)
-        if not self.normalize:
-            return vectors
-        squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-        # Apply the lower bound before the root, since the gradient of the root at 0 is not finite.
-        return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
+        return unit_vectors(vectors) if self.normalize else vectors
 
     def _pool(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
         if self.pooling == "cls":
@@ -74,3 +70,10 @@ class SentencePooling(Layer):
         self, inputs: Tensor, padding_mask: Tensor | None = None
     ) -> keras.KerasTensor:
         return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
+
+
+def unit_vectors(vectors: Tensor) -> Tensor:
+    """Scales vectors `(..., dimensions)` to unit L2 norm. Zeros stay zeros."""
+    squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+    # Apply the lower bound before the root, since the gradient of the root at 0 is not finite.
+    return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))

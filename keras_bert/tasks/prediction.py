@@ -77,6 +77,8 @@ class TextPredictor(CompiledModel):
     )
     # Whether training and evaluation on text require labels
     needs_labels: bool = True
+    # Whether long texts can be split into windows, see `TextClassifierPreprocessor`
+    supports_windows: ClassVar[bool] = False
     # The class of the task's preprocessor
     preprocessor_class: ClassVar[type[Any]] = TextClassifierPreprocessor
     # The fraction of windows without answers to train on, see `QuestionAnswerer`
@@ -90,8 +92,18 @@ class TextPredictor(CompiledModel):
         super().__init__(*args, backbone=backbone, **kwargs)
         if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
+            self._check_long_texts(preprocessor)
         # A config is converted on first use, because a model that only accepts IDs never needs it.
         self._preprocessor = checks.plain(preprocessor)
+
+    def _check_long_texts(self, preprocessor: Any) -> None:
+        config = preprocessor if isinstance(preprocessor, dict) else vars(preprocessor)
+        long_texts = config.get("long_texts", "truncate")
+        if long_texts != "truncate" and not self.supports_windows:
+            raise ValueError(
+                f"long_texts must be 'truncate' for a {type(self).__name__}. Received: "
+                f"{long_texts!r}. Only TextClassifier and TextEmbedder split texts into windows."
+            )
 
     @property
     def preprocessor(self) -> Any:
@@ -117,6 +129,11 @@ class TextPredictor(CompiledModel):
         """The tokenizer's config, or `None` without a preprocessor."""
         config: dict[str, Any] | None = (self._preprocessor_config() or {}).get("tokenizer")
         return config
+
+    def merge_windows(self, outputs: Any, counts: Any) -> Any:
+        """Returns each text's output, see `TextClassifierPreprocessor.merge_windows`."""
+        merged: Any = self.preprocessor.merge_windows(outputs, counts)
+        return merged
 
     def _num_truncated_rows(self) -> tuple[int, int]:
         """Returns how many examples were read so far, and how many of them were truncated."""

@@ -9,6 +9,7 @@ from typing import Any
 from keras_bert import checkpoints, checks
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
+from keras_bert.data.texts import LONG_TEXTS
 from keras_bert.layers.initial_weights import skip_initial_weights
 from keras_bert.migration_hints import suggestion
 from keras_bert.tasks.preset_heads import HeadChoice, choose_head
@@ -16,6 +17,8 @@ from keras_bert.text.words import WORD_UNITS
 from keras_bert.vocabularies.tokenizer_config import list_tokens, with_defaults
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
+# The preprocessor options that are neither integers nor a tokenizer, with their values
+_CHOICES: dict[str, tuple[str, ...]] = {"word_unit": WORD_UNITS, "long_texts": LONG_TEXTS}
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # The first is for BPE and SentencePiece.
 
 
@@ -45,7 +48,11 @@ def task_of_preset(
         names = task_class.preprocessor_class.options
         preprocessor = preprocessor_config(
             checkpoint,
-            {name: saved[name] for name in names if name in saved},
+            {
+                name: saved[name]
+                for name in names
+                if name in saved and (task_class.supports_windows or name != "long_texts")
+            },
             {name: given[name] for name in names if name in given},
         )
     with skip_initial_weights(load_weights):
@@ -128,7 +135,7 @@ def preprocessor_config(
         defaults = {
             name: value
             for name, value in defaults.items()
-            if name not in limits or value <= limits[name]
+            if name not in limits or (value or 0) <= limits[name]
         }
     return {
         "tokenizer": checkpoint.require_tokenizer(),
@@ -147,8 +154,8 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
                 f"The config of the preprocessor must have {name}. Received: {list(values)}"
             )
     for name, value in values.items():
-        if name == "word_unit" and value is not None:
-            checks.check_choice(WORD_UNITS, word_unit=value)
+        if name in _CHOICES and value is not None:
+            checks.check_choice(_CHOICES[name], **{name: value})
         elif name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
             raise ValueError(f"{name} of the preprocessor must be an integer. Received: {value!r}")
     if values["sequence_length"] > config.max_sequence_length:

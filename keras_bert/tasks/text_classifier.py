@@ -128,6 +128,7 @@ class TextClassifier(Task):
     """
 
     predict_method = "classify"
+    supports_windows = True
     optional_fields: ClassVar[tuple[str, ...]] = ("text_pair",)
     preset_options: ClassVar[tuple[str, ...]] = ("dropout", "multi_label", "thresholds")
     head_name = "classifier"

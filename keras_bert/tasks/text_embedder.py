@@ -28,7 +28,7 @@ from keras_bert.data.columns import (
 from keras_bert.data.labels import LabelRules, label_descriptions, rank_labels
 from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
-from keras_bert.layers.pooling import SentencePooling
+from keras_bert.layers.pooling import SentencePooling, unit_vectors
 from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import ROWS_OF_PAIRS, first_positions, token_inputs
@@ -99,6 +99,7 @@ class TextEmbedder(Task):
     """
 
     predict_method = "embed"
+    supports_windows = True
     needs_labels = False
     default_learning_rate = 2e-5
     preset_options = ("pooling", "normalize")
@@ -220,6 +221,19 @@ class TextEmbedder(Task):
         )
         cosines = text_vectors @ label_vectors.T
         return match_input_type(x, [rank_labels(list(descriptions), row) for row in cosines])
+
+    def _predict_rows(self, rows: InputAdapter, *args: Any, **kwargs: Any) -> Any:
+        vectors = super()._predict_rows(rows, *args, **kwargs)
+        if not self.preprocessor.splits_texts:
+            return vectors
+        return keras.ops.convert_to_numpy(self._scale(vectors))
+
+    def merge_windows(self, outputs: Any, counts: Any) -> Any:
+        return self._scale(super().merge_windows(outputs, counts))
+
+    def _scale(self, vectors: Any) -> Any:
+        """Scales vectors to unit length, if the task does."""
+        return unit_vectors(keras.ops.convert_to_tensor(vectors)) if self.normalize else vectors
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]

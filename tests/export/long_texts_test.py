@@ -14,6 +14,7 @@ from keras_bert.export.served_outputs import ServedOutputs  # noqa: E402
 from tests.export.batching_session import assert_same_outputs, run_alone  # noqa: E402
 from tests.export.served_tasks import KINDS_BY_INPUT_FORM, OPTIONS, strings  # noqa: E402
 from tests.models.small_backbone import WITHOUT_DROPOUT  # noqa: E402
+from tests.small_tasks import make_text_task  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -171,3 +172,19 @@ def test_text_signatures_respect_max_text_bytes(served_task):
                 assert limited_and_whole[0][key].numpy().any()
             elif key != "ranked_choices":
                 assert limited_and_whole[0][key].numpy().tolist() == expected.numpy().tolist()
+
+
+@pytest.mark.parametrize("long_texts", ["mean", "max"])
+@pytest.mark.parametrize("name", ["TextClassifier", "TextEmbedder"])
+def test_served_windows_match_predictions(name, long_texts):
+    arguments = [2] if name == "TextClassifier" else []
+    task = make_text_task(name, *arguments, sequence_length=8, long_texts=long_texts)
+    options = dataclasses.replace(OPTIONS, class_names=None, chunk_tokens=24)
+    signatures = task.serving_signatures(options)
+    texts = ["a b", "a b b " * 20, "", "b a a " * 3]
+    served = signatures["serving_default"](tf.constant(texts))
+    outputs = task.predict(texts, verbose=0)
+    outputs = outputs[:, 0] if name == "TextClassifier" else outputs
+    np.testing.assert_allclose(next(iter(served.values())), outputs, atol=1e-6)
+    counts = signatures["count_tokens"](tf.constant(texts))
+    assert not counts["truncated"].numpy().any()

@@ -6,9 +6,10 @@ import pytest
 
 pytestmark = pytest.mark.on_torch
 
-from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
+from keras_bert import Backbone, MaskedLM, TextClassifier, insight, load_model  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.data.arrays import NUMPY  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
@@ -22,8 +23,12 @@ def make_classifier(**arguments):
         vocabulary_size=len(TOKENS), max_sequence_length=32, initializer_range=0.3
     )
     preprocessor = TextClassifierPreprocessor(make_tokenizer(*TOKENS), sequence_length=32)
-    arguments = {"class_names": ["negative", "positive"], **arguments}
-    return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)
+    arguments = {
+        "class_names": ["negative", "positive"],
+        "preprocessor": preprocessor,
+        **arguments,
+    }
+    return TextClassifier(Backbone(config), **arguments)
 
 
 @pytest.fixture
@@ -209,3 +214,39 @@ def test_calibrate_keeps_labels_that_apply(labeler):
     probabilities = 1 / (1 + np.exp(-labeler.predict(texts, verbose=0)))
     truth = [[name in row for name in labeler.class_names] for row in flipped]
     np.testing.assert_allclose(probabilities.mean(axis=0), np.mean(truth, axis=0), atol=1e-4)
+
+
+@pytest.mark.parametrize("long_texts", ["mean", "max"])
+def test_long_texts_are_read_in_windows(long_texts, tmp_path):
+    preprocessor = TextClassifierPreprocessor(
+        make_tokenizer(*TOKENS), sequence_length=8, long_texts=long_texts
+    )
+    task = make_classifier(preprocessor=preprocessor)
+    texts = ["good film", "a very " * 20 + "bad", "", "very " * 7]
+    sequences, counts = preprocessor.pack_windows(texts)
+    assert counts.tolist() == [1, 8, 1, 2]
+    features = sequences.padded_to_longest(NUMPY, 2, 0)
+    parts = np.split(task.predict(features, verbose=0), np.cumsum(counts)[:-1])
+    expected = np.array([getattr(np, long_texts)(part, axis=0) for part in parts])
+    np.testing.assert_allclose(task.predict(texts, verbose=0), expected, atol=1e-6)
+    task.compile("sgd")
+    labels = ["positive", "negative"] * 2
+    assert task.num_steps(texts, 2, 1) == 6
+    task.fit(texts, labels, batch_size=2, verbose=0)
+    assert task.optimizer.iterations == 6
+    expected = task.classify([(text, "a film") for text in texts])
+    task.save_to_preset(tmp_path / "preset")
+    loaded = TextClassifier.from_preset(tmp_path / "preset")
+    assert loaded.classify([(text, "a film") for text in texts]) == expected
+    windows = [row for row in insight.model_inputs(task, texts, labels) if row.example == 1]
+    assert windows[7].part == "window 8 of 8"
+    assert windows[7].token_labels == {}
+    assert windows[7].texts["text"][slice(*windows[7].spans[-2][1:])] == "bad"
+    with pytest.raises(ValueError, match="x must be texts in memory with long_texts="):
+        task.predict(iter_batches(texts))
+    with pytest.raises(ValueError, match="long_texts must be 'truncate' for a MaskedLM"):
+        MaskedLM(task.backbone, preprocessor=preprocessor)
+
+
+def iter_batches(texts):
+    yield texts

@@ -15,6 +15,7 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data.labels import f1_thresholds, sigmoid
+from keras_bert.data.texts import LONG_TEXTS
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import (
@@ -69,6 +70,8 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
         test_file: Text to predict after training, labeled or not. Optional.
         dev_rows: Number of examples to score in each validation file, in a random stratified
             sample. 0 uses all.
+        long_texts: How longer texts than sequence_length are read: truncate, or in overlapping
+            windows whose outputs are averaged (mean) or maximized (max).
         added_tokens: Entity markers and other new tokens that text never splits, for example
             <subj>,</subj>,<obj>,</obj>. Their embeddings start at the mean of all tokens.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
@@ -81,6 +84,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     task: str = ""
     train_rows: NonNegativeInt = 0
     dev_rows: NonNegativeInt = 0
+    long_texts: str = "truncate"
     added_tokens: tuple[str, ...] = ()
     dropout: ProperFraction | None = None
     encoder_dropout: ProperFraction | None = None
@@ -98,7 +102,8 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, format=("auto", *sorted(set(FORMATS.values()))))
+        formats = ("auto", *sorted(set(FORMATS.values())))
+        check_one_of(self, format=formats, long_texts=LONG_TEXTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -486,6 +491,7 @@ def new_classifier(
         dropout=config.dropout,
         encoder_dropout=config.encoder_dropout,
         top_layers=top_layers,
+        long_texts=config.long_texts,
         **finetuning.preset_options(config),
     )
     added = config.added_tokens

@@ -194,7 +194,8 @@ def answers_of_task(
     """
     optional = task.optional_fields if optional_fields is None else optional_fields
     preprocessor = task.preprocessor
-    length = None if task.predict_method in _IN_WINDOWS else preprocessor.sequence_length
+    splits_texts = task.predict_method in _IN_WINDOWS or preprocessor.splits_texts
+    length = None if splits_texts else preprocessor.sequence_length
     names = getattr(task, "class_names", None)
     if names is None and not getattr(task, "is_regression", False):
         names = range(getattr(task, "num_classes", 0))

@@ -165,7 +165,7 @@ def _task(path: Path) -> dict[str, Any]:
     if not fields:
         raise CheckpointError(f"{path}: a task's settings must not be empty. Received: {fields}")
     for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
-        if setting in fields and not POSITIVE_INT.allows(fields[setting]):
+        if fields.get(setting) is not None and not POSITIVE_INT.allows(fields[setting]):
             raise CheckpointError(
                 f"{path}: {setting} must be {POSITIVE_INT}. Received: {fields[setting]!r}"
             )

@@ -305,6 +305,15 @@ class PrebatchedText(Batches):
         return features
 
 
+def _check_not_split(preprocessor: Any) -> None:
+    """Raises an error if a preprocessor splits long texts into windows."""
+    if preprocessor.splits_texts:
+        raise ValueError(
+            f"x must be texts in memory with long_texts={preprocessor.long_texts!r}. Received: a "
+            "dataset, generator or DataLoader. Pass its texts as a list."
+        )
+
+
 def drop_labels(row: Any) -> Any:
     """Returns the `x` in a dataset element. Two strings are ambiguous and raise an error."""
     if not isinstance(row, tuple):
@@ -366,6 +375,7 @@ class TextDatasetAdapter(InputAdapter):
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         from keras_bert.data.tfdata import text_datasets
 
+        _check_not_split(preprocessor)
         if text_datasets.is_batched(self.dataset):
             text = _DatasetText(self.dataset)
             # Each batch is padded to its longest example on all backends.
@@ -380,6 +390,7 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         rows = self.dataset
+        _check_not_split(preprocessor)
         text_datasets.check_finite(rows)
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
@@ -428,11 +439,13 @@ class TextBatchesAdapter(TextDatasetAdapter):
         return self.dataset.has_labels
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        _check_not_split(preprocessor)
         return PrebatchedText(self.dataset, preprocessor, options, self._read_columns)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
+        _check_not_split(preprocessor)
         if self.dataset.is_infinite and self.steps is None:
             raise ValueError("Pass steps, the number of batches: the PyDataset is infinite.")
         return PrebatchedText(self.dataset, preprocessor, options, None, self.steps), in_order

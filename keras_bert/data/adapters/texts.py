@@ -25,7 +25,7 @@ from keras_bert.data.columns import (
 )
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import Examples, Loader, RowsInMemory, to_indexed_batch
-from keras_bert.data.texts import TextExamples
+from keras_bert.data.texts import TextExamples, WindowExamples
 from keras_bert.text.characters import check_characters
 
 TEXT_FORMS = (
@@ -85,18 +85,30 @@ class TextAdapter(InputAdapter):
         )
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        examples = self.examples(preprocessor)
         columns = given_columns(labels=self.labels, weights=self.weights)
-        return Loader(RowsInMemory(self.examples(preprocessor), columns), preprocessor, options)
+        if isinstance(examples, WindowExamples):
+            row = examples.windows.row
+            columns = {name: column[row] for name, column in columns.items()}
+        return Loader(RowsInMemory(examples, columns), preprocessor, options)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        source = RowsInMemory(self.examples(preprocessor))
-        return Loader(source, preprocessor, options, to_indexed_batch), self.restore
+        examples = self.examples(preprocessor)
+        restore = self.restore
+        if isinstance(examples, WindowExamples):
+            counts = examples.windows.counts
+
+            def restore(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+                return preprocessor.merge_windows(in_order(outputs_of_batches, shape), counts)
+
+        return Loader(RowsInMemory(examples), preprocessor, options, to_indexed_batch), restore
 
     def examples(self, preprocessor: Any) -> Examples:
-        """Returns the examples in the form for packing."""
-        return TextExamples(self.columns, preprocessor)
+        """Returns the examples in the form for packing. Windows of long texts are examples."""
+        splits_texts = preprocessor.splits_texts
+        return (WindowExamples if splits_texts else TextExamples)(self.columns, preprocessor)
 
     def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
         """Restores the order of the examples."""

@@ -27,6 +27,7 @@ class TensorFlowArrays(Arrays):
     repeat = staticmethod(repeat)
     ranges = staticmethod(ranges)
     segment_max = staticmethod(tf.math.unsorted_segment_max)
+    segment_mean = staticmethod(tf.math.unsorted_segment_mean)
     segment_min = staticmethod(tf.math.unsorted_segment_min)
     cast = staticmethod(tf.cast)
 
