@@ -157,7 +157,8 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         name: str, class_names: tuple[str, ...] | None = None, labeled: bool = True
     ) -> LabeledText:
         path = config.path(name, "a file of labeled text")
-        return read_labeled_text(path, config, class_names, labeled=labeled)
+        columns = config if name == config.train_file else config.for_other_file(path)
+        return read_labeled_text(path, columns, class_names, labeled=labeled)
 
     files = filter(None, (config.train_file, config.dev_file, config.test_file))
     config.check_text_files(*(config.path(name, "a file of labeled text") for name in files))

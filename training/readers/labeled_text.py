@@ -219,10 +219,9 @@ class TextColumns(TextFileOptions):
         Raises:
             ValueError: If multiple columns are equally common names for the text or the label.
         """
-        if self.header == "no" or any(map(is_position, (self.text, self.text_pair, self.label))):
+        names = self._names_in(path)
+        if names is None:
             return self
-        format = infer_format(Path(path), self.encoding) if self.format == "auto" else self.format
-        names = column_names(Path(path), format, self.encoding)
         found: dict[str, str] = {}
         try:
             if self.text == TEXT and TEXT not in names:
@@ -241,6 +240,28 @@ class TextColumns(TextFileOptions):
             flags = " and ".join(f"--{role}" for role in found)
             logging.info("columns of %s: %s (change them with %s)", path, columns, flags)
         return replace(self, **found)
+
+    def for_other_file(self, path: str) -> Self:
+        """Returns a copy for a validation or test file, whose columns may have other names.
+
+        For example, XNLI has `sentence1` and `sentence2`, and KLUE-NLI `premise` and `hypothesis`.
+        If a column is missing, a file's own columns are found as in `for_file`.
+        """
+        names = self._names_in(path)
+        used = {self.text, self.text_pair or self.text, *self.label.split(",")}
+        if names is None or used <= {*names}:
+            return self
+        found = replace(self, text=TEXT, text_pair="", label=LABEL).for_file(path)
+        are_same = bool(found.text_pair) == bool(self.text_pair) and found.text in names
+        return found if are_same else self
+
+    def _names_in(self, path: str) -> list[str] | None:
+        """Returns the column names in a file, or `None` if columns are not found by name."""
+        columns = self.text, self.text_pair, self.label
+        if self.header == "no" or any(map(is_position, columns)):
+            return None
+        format = infer_format(Path(path), self.encoding) if self.format == "auto" else self.format
+        return column_names(Path(path), format, self.encoding)
 
     def check_text_files(self, *paths: str) -> None:
         """Raises an UnusedFlagError if a flag does not apply to any of the files' formats."""

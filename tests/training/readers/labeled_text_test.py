@@ -554,6 +554,18 @@ def test_usual_columns_are_found(tmp_path, name):
         assert (found.text, found.text_pair, found.label) == expected
 
 
+def test_validation_file_may_have_other_columns(tmp_path):
+    train, dev = TextColumns("sentence1", "sentence2"), tmp_path / "dev.csv"
+    for header, expected in {
+        "premise,hypothesis,gold_label": ("premise", "hypothesis", "gold_label"),
+        "sentence1,sentence2,label,premise": ("sentence1", "sentence2", "label"),
+        "text,label": ("sentence1", "sentence2", "label"),  # A single text is no pair.
+    }.items():
+        dev.write_text(f"{header}\n{header}\n")
+        found = train.for_other_file(str(dev))
+        assert (found.text, found.text_pair, found.label) == expected
+
+
 @pytest.mark.parametrize(
     ("header", "candidates"),
     [
