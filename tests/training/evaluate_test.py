@@ -17,7 +17,7 @@ from keras_bert.data import (  # noqa: E402
 )
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
-from training.plots.classifier_plots import calibration  # noqa: E402
+from training.scores.classifier_scores import calibration_bins  # noqa: E402
 
 SMALL = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
 REVIEWS = "text\tlabel\na\tgood\nb\tbad\nc\tgood\nd\tgood\n"
@@ -317,7 +317,7 @@ def test_output_of_predict_is_scored(tmp_path):
 
 
 def test_calibration_averages_bins():
-    confidence, accuracy, fraction = calibration([True, False, True], [0.91, 0.97, 1.0])
+    confidence, accuracy, fraction = calibration_bins([True, False, True], [0.91, 0.97, 1.0])
     assert confidence.tolist() == pytest.approx([0.96])
     assert accuracy.tolist() == pytest.approx([2 / 3])
     assert fraction.tolist() == [1.0]

@@ -21,6 +21,7 @@ pytest.importorskip("tensorflow")
 from sklearn.metrics import average_precision_score, f1_score  # noqa: E402
 
 from keras_bert import Backbone, TextClassifier, atomic, load_model  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
@@ -157,6 +158,41 @@ def test_run_writes_results_predictions_and_export(
     with pytest.raises(ValueError, match="started from a --preset with different files"):
         finetuning.run(ClassificationJob, config, config_data)
     assert [path.stat().st_mtime_ns for path in files] == write_times
+
+
+def test_run_calibrates_only_the_saved_model(preset, tmp_path):
+    """The training is the same without the calibration, and the best epoch also."""
+    words, rows = ["good", "bad", "film"], []
+    for index in range(360):  # A fifth of the labels is wrong.
+        label = (index + (index % 5 == 0)) % 3
+        rows.append(f"a {words[index % 3]}\t{words[label]}")
+    path = tmp_path / "words.tsv"
+    path.write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    models = []
+    for calibrate in (False, True):
+        config = FinetuneConfig.from_flags(
+            train_file=str(path),
+            dev_file=str(path),
+            preset=str(preset),
+            epochs=2,
+            batch_size=8,
+            learning_rate=1e-2,
+            sequence_length=16,
+            precision="float32",
+            output_dir=str(tmp_path / f"calibrated_{calibrate}"),
+            export=False,
+            calibrate=calibrate,
+        )
+        with pytest.warns(CheckpointWarning, match="initialized randomly"):
+            results = finetuning.run(ClassificationJob, config, read_data(config))
+        models.append(load_model(tmp_path / f"calibrated_{calibrate}" / "seed_1" / "model.keras"))
+    without, calibrated = (model.predict(words, verbose=0) for model in models)
+    calibration = results["calibration"]
+    np.testing.assert_allclose(calibrated * calibration["temperature"], without, atol=1e-5)
+    assert calibration["data"] == "dev"
+    report = run_report.report(results)
+    assert f"validation): {calibration['ece']:.1f}%, before calibration" in report
+    assert (tmp_path / "calibrated_True" / "calibration.png").is_file()
 
 
 class Diverging(ClassificationJob):
@@ -476,6 +512,7 @@ def test_multi_label_run_sets_thresholds_and_scores(preset, tmp_path):
             data_file=str(path), model=str(model_file), report_dir=str(tmp_path / "report")
         )
     )
+    assert scores_of_evaluate.pop("ece") == pytest.approx(results["calibration"]["ece"])
     assert scores_of_evaluate == pytest.approx(expected)
     with open(tmp_path / "run" / "predictions.tsv", newline="") as file:
         header, *prediction_lines = csv.reader(file, delimiter="\t")

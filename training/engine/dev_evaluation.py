@@ -100,7 +100,8 @@ class DevEvaluation(keras.callbacks.Callback):
             self.best_score, self.best_epoch = score, epoch + 1
             if hosts.is_main_process():
                 self.job.keep(self.seed_run.directory)
-            save_model(task, self.seed_run.model_path)
+            with self.job.weights_to_save(task):
+                save_model(task, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
             logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -198,6 +199,10 @@ class Job:
 
     def keep(self, directory: Path) -> None:
         """Writes further files for the best epoch so far next to its model."""
+
+    def weights_to_save(self, task: Any) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which the task has the weights to save, by default its own."""
+        return contextlib.nullcontext()
 
     def load(self, path: str) -> Any:
         """Loads the model from a `.keras` file."""

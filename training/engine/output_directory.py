@@ -47,6 +47,7 @@ _WRITTEN = {
     "finetune": (
         *_RUN,
         *("run.json", "model.keras", "curves.png", "export", "predictions.tsv", "test_scores.json"),
+        *("calibration.png",),
         *("dev.conll", "test.conll", "dev_scores.json", "predictions.json", "test"),
         *("nbest_predictions.json", "null_odds.json", "*.run", "held_out.qrels", "scores.json"),
         *("grid", "grid.json", "grid.md", "grid.png"),

@@ -70,6 +70,7 @@ def report(
         blocks.append(text_table(*table_from_records(title, results["by_class"])))
     if results.get("class_of_f1"):
         blocks.append(f"The overall f1 is the f1 of the class {results['class_of_f1']}.")
+    blocks.append(_calibration(results.get("calibration", {}), directory))
     if results.get("diverged"):
         blocks.append("\n".join(["Not in these scores:", *results["diverged"]]))
     times = {**(seconds or {}), **results["seconds"]}
@@ -147,6 +148,22 @@ def _seed_summary(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:
         for metric, values in by_metric.items():
             lines.append(f"  {dev} {metric} {values['mean']:.2f} ± {values['interval_95']:.2f}")
     return "\n".join(lines)
+
+
+def _calibration(calibration: Mapping[str, Any], directory: Path) -> str:
+    """Returns a sentence on the calibration, or `""` without one."""
+    if not calibration:
+        return ""
+    error = (
+        f"Expected calibration error on {part_title(calibration['data'])}: "
+        f"{calibration['ece']:.1f}%"
+    )
+    if "temperature" not in calibration:
+        return f"{error}. The probabilities are not calibrated: {calibration['none_because']}"
+    return (
+        f"{error}, before calibration {calibration['ece_before']:.1f}% (temperature "
+        f"{calibration['temperature']:.2f}). See {directory / 'calibration.png'}"
+    )
 
 
 def _times(seconds: Mapping[str, float]) -> str:

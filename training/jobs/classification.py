@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data.labels import f1_thresholds, sigmoid
+from keras_bert.data.labels import f1_thresholds, sigmoid, softmax
 from keras_bert.data.texts import LONG_TEXTS
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
@@ -48,11 +49,14 @@ from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
+    from keras_bert.tasks.temperature import TemperatureScaling
 
     from ..scores.baselines import Baselines
 
 
 DEFAULT_BILSTM_LAYERS = 2
+# The calibration of the model in the same directory
+_CALIBRATION_FILE = "calibration.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +83,9 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
         bilstm_units: Number of units per direction in a new BiLSTM between encoder and classifier.
             0 adds no BiLSTM. By default, the checkpoint's layers are kept.
         bilstm_layers: Number of layers in the new BiLSTM. Requires bilstm_units.
+        calibrate: Whether to calibrate the probabilities on the validation examples, with a
+            temperature. Two classes and multiple labels also have biases. Not used for GLUE tasks,
+            because their scores are on the validation examples.
     """
 
     task: str = ""
@@ -90,6 +97,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     encoder_dropout: ProperFraction | None = None
     bilstm_units: NonNegativeInt | None = None
     bilstm_layers: PositiveInt = DEFAULT_BILSTM_LAYERS
+    calibrate: bool = True
 
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
@@ -99,6 +107,8 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
             names = [field.name for field in dataclasses.fields(TextColumns)]
             reason = f"--task={self.task} (or its --recipe) has its own files and labels"
             yield ("train_file", "dev_file", "test_file", *names), reason
+        if self.task or self.regression:
+            yield ["calibrate"], "GLUE tasks and regressions are not calibrated"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -230,6 +240,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if multi_label:
         probabilities = sigmoid(logits(model, data))
         scores = classifier_scores.label_scores(data.labels, probabilities, model.thresholds)
+        applies = data.labels.reshape(-1) > 0
+        scores["ece"] = classifier_scores.calibration_error(applies, probabilities.reshape(-1))
         return Evaluation(
             scores,
             lambda: error_report.multi_label_sections(
@@ -261,8 +273,12 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     probabilities = read_probabilities(rows)
     if config.plots_dir:
         _plot(config, data, predictions, probabilities)
+    scores = classifier_scores.score(metrics, predictions, data.labels)
+    if probabilities is not None:
+        right = np.asarray(predictions) == data.labels
+        scores["ece"] = classifier_scores.calibration_error(right, probabilities)
     return Evaluation(
-        classifier_scores.score(metrics, predictions, data.labels),
+        scores,
         lambda: error_report.classifier_sections(data, predictions, probabilities),
     )
 
@@ -353,6 +369,8 @@ class ClassificationJob(Job):
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
         super().__init__(config, data, preset)
         self.title = config.task or self.title
+        # The calibration of the last scored epoch, or the reason why none is possible
+        self._calibration: TemperatureScaling | str | None = None
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
@@ -371,12 +389,42 @@ class ClassificationJob(Job):
         outputs = {name: logits(model, dev) for name, dev in self.data.dev.items()}
         first, dev = next(iter(self.data.dev.items()))
         self.dev_loss = float(model.batch_loss(dev.labels, outputs[first]))
+        if self.config.calibrate and not (self.config.task or model.is_regression):
+            self._calibration = fit_calibration(model, outputs[first], dev)
+            if not isinstance(self._calibration, str):
+                outputs = {name: self._calibration.apply(part) for name, part in outputs.items()}
         if model.multi_label:
             model.thresholds = f1_thresholds(dev.labels, sigmoid(outputs[first]))
         return {
             name: score_logits(model, outputs[name], dev, self.data.metrics)
             for name, dev in self.data.dev.items()
         }
+
+    def keep(self, directory: Path) -> None:
+        calibration = self._calibration
+        if calibration is None:
+            return
+        if isinstance(calibration, str):
+            atomic.write_json(directory / _CALIBRATION_FILE, {"none_because": calibration})
+        else:
+            atomic.write_json(directory / _CALIBRATION_FILE, dataclasses.asdict(calibration))
+
+    @contextlib.contextmanager
+    def weights_to_save(self, task: TextClassifier) -> Iterator[None]:
+        import keras
+
+        # The training continues without the calibration.
+        if self._calibration is None or isinstance(self._calibration, str):
+            yield
+            return
+        weights = task.head.dense.weights
+        values = [keras.ops.copy(weight) for weight in weights]
+        task.head.transform_logits(1 / self._calibration.temperature, self._calibration.bias)
+        try:
+            yield
+        finally:
+            for weight, value in zip(weights, values, strict=True):
+                weight.assign(value)
 
     def report(self, load: Callable[[], Any], best: Path, directory: Path) -> dict[str, Any]:
         from ..scores import classifier_scores
@@ -392,6 +440,13 @@ class ClassificationJob(Job):
         else:
             final = next(iter(self.data.dev.values()))
             final_outputs = logits(classifier, final)
+        if (best / _CALIBRATION_FILE).is_file():
+            name = "test" if self.data.has_test_labels else next(iter(self.data.dev))
+            content = json.loads((best / _CALIBRATION_FILE).read_text(encoding="utf-8"))
+            results["calibration"] = report_calibration(
+                content, classifier, final_outputs, final, directory
+            )
+            results["calibration"]["data"] = name
         if final.class_names is not None:
             results["by_class"] = classifier_scores.per_class_scores(
                 predictions(classifier, final_outputs), final.labels, final.class_names
@@ -502,6 +557,66 @@ def new_classifier(
 def logits(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
     """Returns a classifier's logits for texts, after checking that they are finite."""
     return finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
+
+
+def fit_calibration(
+    classifier: TextClassifier, outputs: np.ndarray, data: LabeledText
+) -> TemperatureScaling | str:
+    """Fits a calibration to `logits`. Returns the reason as a string if no temperature is best."""
+    from keras_bert.tasks.temperature import fit_temperature
+
+    labels = required_labels(data.labels, data.path)
+    targets = labels if classifier.multi_label else np.eye(classifier.num_classes)[labels]
+    try:
+        return fit_temperature(outputs, targets, multi_label=classifier.multi_label)
+    except ValueError as error:
+        return str(error)
+
+
+def report_calibration(
+    content: Mapping[str, Any],
+    classifier: TextClassifier,
+    outputs: np.ndarray,
+    data: LabeledText,
+    directory: Path,
+) -> dict[str, Any]:
+    """Plots the calibration, and returns its entry in `results.json`.
+
+    Args:
+        content: The content of the file that `ClassificationJob.keep` wrote.
+        classifier: The calibrated classifier.
+        outputs: Its `logits` for `data`.
+        data: Labeled text.
+        directory: Directory for the plot.
+    """
+    from ..plots.classifier_plots import calibration_figure
+    from ..plots.style import save
+    from ..scores.classifier_scores import calibration_error
+
+    calibrated = right_and_probabilities(classifier, outputs, data)
+    error = calibration_error(*calibrated)
+    before = None
+    results = {**content, "ece": error}
+    if "temperature" in content:
+        bias = np.array(content["bias"], outputs.dtype)
+        original = (outputs - bias) * content["temperature"]
+        before = right_and_probabilities(classifier, original, data)
+        results["ece_before"] = calibration_error(*before)
+    save(calibration_figure(*calibrated, before), directory / "calibration.png")
+    return results
+
+
+def right_and_probabilities(
+    classifier: TextClassifier, outputs: np.ndarray, data: LabeledText
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns whether each prediction is right, and its probability, for a reliability diagram.
+
+    For multi-label classification, each label of each example is a prediction that it applies.
+    """
+    labels = required_labels(data.labels, data.path)
+    if classifier.multi_label:
+        return labels.reshape(-1) > 0, sigmoid(outputs).reshape(-1)
+    return np.argmax(outputs, axis=1) == labels, softmax(outputs).max(axis=1)
 
 
 def predictions(classifier: TextClassifier, outputs: np.ndarray) -> np.ndarray:

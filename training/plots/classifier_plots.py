@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .style import GRAY, LIGHT_BLUE, new_figure, style
+from ..scores import classifier_scores
+from .style import BLUE, GRAY, LIGHT_BLUE, ORANGE, new_figure, style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BINS = 10
 # Bins with fewer predictions have a bar, but no point, because their accuracy is mostly chance.
 _MIN_ROWS_IN_BIN = 5
 # With more classes, counts do not fit into the cells.
@@ -48,42 +49,49 @@ def confusion_figure(
 
 
 @style()
-def calibration_figure(right: Sequence[bool], scores: Sequence[float]) -> Figure:
+def calibration_figure(
+    right: Sequence[bool] | np.ndarray,
+    probabilities: Sequence[float] | np.ndarray,
+    uncalibrated: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Figure:
     """Draws a reliability diagram, the accuracy by predicted probability.
 
-    The title contains the expected calibration error. It is the mean absolute difference between
-    accuracy and probability, weighted by the number of predictions in each bin
-    ([Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2).
+    The title contains the expected calibration error, see `classifier_scores.calibration_error`.
+
+    Args:
+        right: Whether each prediction is right.
+        probabilities: The probability of each prediction.
+        uncalibrated: `right` and `probabilities` before the calibration, for a second line.
     """
-    confidence, accuracy, share = calibration(right, scores)
     figure, (axes,) = new_figure(4.0, 3.6)
     axes.plot([0, 1], [0, 1], "--", color=GRAY)
-    axes.bar(confidence, share, width=0.03, color=LIGHT_BLUE)
-    is_shown = share * len(scores) >= _MIN_ROWS_IN_BIN
-    axes.plot(confidence[is_shown], accuracy[is_shown], "o-")
-    error = float(np.sum(share * np.abs(accuracy - confidence)))
+    error = classifier_scores.calibration_error(right, probabilities)
+    title = f"expected calibration error {error:.1f}%"
+    if uncalibrated is not None:
+        title += f", before {classifier_scores.calibration_error(*uncalibrated):.1f}%"
+        _draw_accuracy(axes, *uncalibrated, color=ORANGE, label="before")
+    fraction = _draw_accuracy(axes, right, probabilities, color=BLUE, label="calibrated")
+    axes.bar(*fraction, width=0.03, color=LIGHT_BLUE)
+    if uncalibrated is not None:
+        axes.legend()
     axes.set(
         xlim=(0, 1),
         ylim=(0, 1),
         xlabel="predicted probability (bars: fraction of predictions)",
         ylabel="accuracy",
-        title=f"expected calibration error {error:.1%}",
+        title=title,
     )
     return figure
 
 
-def calibration(
-    right: Sequence[bool], scores: Sequence[float]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Divides predictions into ten bins by their probability.
-
-    Returns:
-        The mean probability, the accuracy and the fraction of predictions in each nonempty bin.
-    """
-    is_right, probabilities = np.asarray(right, float), np.asarray(scores, float)
-    bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
-    counts = np.bincount(bins, minlength=_BINS)
-    is_nonempty = counts > 0
-    confidence = np.bincount(bins, probabilities, _BINS)[is_nonempty] / counts[is_nonempty]
-    accuracy = np.bincount(bins, is_right, _BINS)[is_nonempty] / counts[is_nonempty]
-    return confidence, accuracy, counts[is_nonempty] / counts.sum()
+def _draw_accuracy(
+    axes: Axes,
+    right: Sequence[bool] | np.ndarray,
+    probabilities: Sequence[float] | np.ndarray,
+    **options: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws the accuracy in each bin. Returns the bins and their fractions of the predictions."""
+    confidence, accuracy, fraction = classifier_scores.calibration_bins(right, probabilities)
+    is_shown = fraction * len(right) >= _MIN_ROWS_IN_BIN
+    axes.plot(confidence[is_shown], accuracy[is_shown], "o-", **options)
+    return confidence, fraction

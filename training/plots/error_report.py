@@ -72,10 +72,7 @@ def classifier_sections(
             "For example, a calibrated model is right for 80% of the examples with a predicted "
             "probability of 0.8."
         )
-        figure = page.figure(
-            calibration_figure(right.tolist(), probabilities), "reliability diagram"
-        )
-        sections.append(page.section("Calibration", page.text(about), figure))
+        sections.append(_calibration_section(right, probabilities, about))
     lengths = [len(text) for text in data.texts]
     sections.append(page.section("Accuracy by length", _slices("characters", lengths, right)))
     rows = [
@@ -90,6 +87,13 @@ def classifier_sections(
     table = page.table(["label", "prediction", "probability", "text"], rows)
     sections.append(_mistakes(int(np.sum(~right)), len(labels), page.text(_CONFIDENT), table))
     return sections
+
+
+def _calibration_section(
+    right: np.ndarray, probabilities: Sequence[float] | np.ndarray, about: str
+) -> page.Html:
+    figure = page.figure(calibration_figure(right, probabilities), "reliability diagram")
+    return page.section("Calibration", page.text(about), figure)
 
 
 def _classes_section(
@@ -152,9 +156,14 @@ def multi_label_sections(
         for index in wrong[:_MAX_MISTAKES]
     ]
     table = page.table(["labels", "predictions", "text"], mistakes)
+    about = (
+        "Each label of each example counts. For example, in a calibrated model a label with a "
+        "predicted probability of 0.8 applies to 80% of the examples."
+    )
     return [
         scores_section(scores),
         page.section("Labels", page.table(columns, rows)),
+        _calibration_section(labels.reshape(-1) > 0, probabilities.reshape(-1), about),
         page.section("Exact match by length", _slices("characters", lengths, is_right)),
         _mistakes(len(wrong), len(labels), page.text(_CONFIDENT), table),
     ]

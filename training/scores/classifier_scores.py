@@ -51,6 +51,8 @@ _METRICS: dict[str, tuple[Metric, float]] = {
 }
 _AVERAGES = ("micro", "macro")
 LABEL_METRICS = ("average_precision", "micro_f1", "macro_f1")
+# Number of bins in a reliability diagram
+_BINS = 10
 _REGRESSION_METRICS = ("pearson", "spearman", "mse")
 
 
@@ -151,6 +153,43 @@ def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(
         array.astype("float64") if name in _REGRESSION_METRICS else array for array in arrays
     )
+
+
+def calibration_bins(
+    right: Sequence[bool] | np.ndarray, probabilities: Sequence[float] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Divides predictions into ten bins by their probability.
+
+    Returns:
+        The mean probability, the accuracy and the fraction of predictions in each nonempty bin.
+    """
+    is_right, predicted = np.asarray(right, float), np.asarray(probabilities, float)
+    bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
+    counts = np.bincount(bins, minlength=_BINS)
+    is_nonempty = counts > 0
+    confidence = np.bincount(bins, predicted, _BINS)[is_nonempty] / counts[is_nonempty]
+    accuracy = np.bincount(bins, is_right, _BINS)[is_nonempty] / counts[is_nonempty]
+    return confidence, accuracy, counts[is_nonempty] / counts.sum()
+
+
+def calibration_error(
+    right: Sequence[bool] | np.ndarray, probabilities: Sequence[float] | np.ndarray
+) -> float:
+    """Returns the expected calibration error (ECE) in percent.
+
+    It is the mean absolute difference between accuracy and probability, weighted by the number of
+    predictions in each of the `calibration_bins`.
+
+    Example:
+
+    >>> calibration_error([True, False, True, True], [0.75, 0.75, 0.75, 0.75])
+    0.0
+
+    Reference:
+        [Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2.
+    """
+    confidence, accuracy, fraction = calibration_bins(right, probabilities)
+    return 100 * float(np.sum(fraction * np.abs(accuracy - confidence)))
 
 
 def metrics_for(num_classes: int) -> tuple[str, ...]:
