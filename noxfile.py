@@ -139,7 +139,11 @@ INSTALLED = {
         python tiny.py && python texts.py
         keras-bert finetune --data_dir=beir --preset=preset --epochs=1 --candidates=5
     """,
-    "export": "python tiny.py && python exports.py && pip check",
+    "export": """
+        python tiny.py && python exports.py && pip check
+        pip install mediapipe==1.2.3
+        python mediapipe_client.py
+    """,
     "docs": 'cd "$CHECKOUT" && python -m mkdocs build --site-dir="$OLDPWD/site"',
 }
 

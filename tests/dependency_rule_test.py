@@ -76,7 +76,7 @@ LIBRARIES = {
     "models": {"keras", "numpy"},  # NumPy to check ids in arrays
     "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
     "export": {
-        "keras", "numpy", "tensorflow", "tensorflow_text",
+        "flatbuffers", "keras", "numpy", "tensorflow", "tensorflow_text",
         "nncf", "onnx", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
         "tensorflow_serving", "tf2onnx",
     },

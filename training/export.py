@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a trained model for serving: a SavedModel that accepts text, ONNX, OpenVINO or LiteRT.
+"""Exports a trained model for serving: a SavedModel that accepts text, or another format.
 
     python -m training.export --model=runs/reviews/seed_1/model.keras --output=export/sst2/1
     python -m training.export --model=runs/reviews/seed_1/model.keras --deploy_to=models/sst2
@@ -7,6 +7,8 @@
         --export_format=hugging_face
     python -m training.export --model=runs/reviews/seed_1/model.keras --output=sst2.xml \\
         --takes_text --dtype=int8 --calibration_file=reviews.csv --text=review
+    python -m training.export --model=runs/reviews/seed_1/model.keras --output=sst2.tflite \\
+        --export_format=mediapipe
     python -m training.export --model='runs/reviews/seed_*/model.keras' --output=export/sst2/1
 
 Multiple models are exported as one model, an ensemble that averages their predictions.
@@ -50,7 +52,7 @@ class ExportConfig(TextFileOptions):
         model: A task's .keras file. Multiple files, separated by commas or given by wildcards
             such as seed_*/model.keras, are exported as one model, an ensemble.
         output: The path to write: a directory whose name is a version number for a SavedModel, a
-            file that ends in .onnx, .xml (openvino) or .tflite (litert), or a directory
+            file that ends in .onnx, .xml (openvino) or .tflite (litert, mediapipe), or a directory
             (hugging_face).
         deploy_to: A model's directory on a server. The SavedModel is added as the next version. Can
             be combined with --output.
@@ -59,15 +61,16 @@ class ExportConfig(TextFileOptions):
         results: For hugging_face, the results.json to use for the model card. Defaults to the
             results of the model's run.
         license: For hugging_face, the license of the weights, such as apache-2.0.
-        export_format: One of auto, tf_saved_model, onnx, openvino, litert and hugging_face. auto
-            infers the format from --output.
+        export_format: One of auto, tf_saved_model, onnx, openvino, litert, mediapipe and
+            hugging_face. auto infers the format from --output.
         dtype: One of float32 and int8, and for a SavedModel also bfloat16.
         pair: Whether a classifier accepts two texts. By default, it does if it was trained on
             pairs.
         takes_text: Whether an OpenVINO model accepts text instead of token IDs. A SavedModel always
             does.
         class_names: Labels in the order of the class IDs. Defaults to the model's own labels.
-        sequence_length: The fixed sequence length in tokens, for LiteRT models. 0 uses the maximum.
+        sequence_length: The fixed sequence length in tokens, for litert and mediapipe. 0 uses the
+            sequence length of the training.
         max_text_bytes: For a SavedModel, the maximum text length in UTF-8 bytes. Longer texts are
             truncated. 0 for no limit.
         padded_batches: Whether a SavedModel is for servers that pad requests with IDs, words or
@@ -242,8 +245,10 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
 
 
 def _infer_format(output: str) -> str:
-    """Infers the format from a path's suffix."""
-    suffixes = {format.suffixes[0]: name for name, format in FORMATS.items()}
+    """Infers the format from a path's suffix. It is the first format with this suffix."""
+    suffixes: dict[str, str] = {}
+    for name, known_format in FORMATS.items():
+        suffixes.setdefault(known_format.suffixes[0], name)
     suffix = Path(output).suffix
     if suffix not in suffixes:
         names = ", ".join(f"{ending} ({name})" for ending, name in suffixes.items() if ending)

@@ -43,7 +43,7 @@ class ExportDescription:
 
     The JSON is in `assets.extra/task.json` (SavedModel), in the metadata property `keras_bert`
     (ONNX), in the runtime information `keras_bert` (OpenVINO), or in `task.json` in the appended
-    zip archive (LiteRT).
+    zip archive (LiteRT and MediaPipe).
 
     Args:
         task: Class name of the task.

@@ -52,6 +52,9 @@ def export_task(
       inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or `(batch,
       choices, length)` for multiple choice. It has the task's outputs. A single output is called
       `logits`, or `embedding` for an embedder.
+    - `mediapipe`: A LiteRT model of a classifier, regression or embedder, with the vocabulary and
+      the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities. The
+      tokenizer must be an uncased WordPiece tokenizer. See `keras_bert.export.formats.mediapipe`.
     - `openvino` with `text=True`: A classifier, regression or embedder with its tokenizer. See
       `keras_bert.export.openvino_text`. To run it, you need the packages `openvino` and
       `openvino_tokenizers`, or OpenVINO Model Server, but not TensorFlow.
@@ -61,16 +64,16 @@ def export_task(
         filepath: Path to write to. For TensorFlow Serving, the last directory is the model's
             version, a number, for example `export/sst2/1`. In the other formats, it is a file that
             ends in `.onnx`, `.xml` (a `.bin` file is written next to it) or `.tflite`.
-        format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
+        format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"` or `"mediapipe"`.
         class_names: The classifier's or tagger's labels, in the order of the class ids. Defaults to
             the task's class names, or to the ids if it has no class names.
         dtype: `"float32"`, `"bfloat16"` (SavedModel only) or `"int8"`. `"bfloat16"` halves the size
             of the weights and computes matmuls in bfloat16. LayerNorm, the head and the outputs
             stay in float32. `"int8"` computes 8-bit matmuls. A SavedModel is quantized by
             `quantize` with `calibration`, for TensorFlow Serving 2.18 or later on x86 CPUs. An
-            OpenVINO model is quantized by NNCF. ONNX and LiteRT models are quantized by ONNX
-            Runtime and TensorFlow, with static weights and dynamic activations. Evaluate an int8
-            model before serving, because its predictions differ.
+            OpenVINO model is quantized by NNCF. ONNX and LiteRT models (also for MediaPipe) are
+            quantized by ONNX Runtime and TensorFlow, with static weights and dynamic activations.
+            Evaluate an int8 model before serving, because its predictions differ.
         calibration: About 300 texts similar to the served texts. For a text pair classifier, pass
             pairs of texts. For a question answerer, pass (question, passage) pairs. Required for an
             int8 SavedModel or OpenVINO model. Not supported by the other formats.
@@ -81,8 +84,9 @@ def export_task(
         warm_up: Whether to add warm-up requests. A server runs them before all other requests. By
             default, they are added if `tensorflow-serving-api` is installed, because it writes
             them.
-        sequence_length: Fixed sequence length in tokens, for LiteRT models. Defaults to the model's
-            maximum. The other formats accept any length.
+        sequence_length: Fixed sequence length in tokens, for LiteRT models (also for MediaPipe).
+            Defaults to the preprocessor's sequence length, or to the model's maximum if the task
+            has no preprocessor. The other formats accept any length.
         max_text_bytes: Number of UTF-8 bytes that a SavedModel reads from each text. Longer texts
             are truncated after the last whole character. By default, texts of any length are read,
             and split into windows if the task has windows.
@@ -131,11 +135,13 @@ def export_task(
         calibration=rows,
         max_batch_size=max_batch_size,
         warm_up=format == "tf_saved_model" and _is_warmed_up(warm_up),
-        sequence_length=sequence_length or task.config.max_sequence_length,
+        sequence_length=sequence_length or _sequence_length(task),
         max_text_bytes=max_text_bytes,
         chunk_tokens=chunk_tokens,
         padded_batches=padded_batches,
     )
+    if (check := FORMATS[format].check) is not None:
+        check(task, options)
     check_exports(paths, format, "" if overwrite else "pass overwrite=True to replace it")
     with atomic_destination(paths) as directory:
         write_job(task, options, directory)
@@ -171,6 +177,14 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
             f"class_names must have {num_classes} names, one per class. Received: {len(names)}"
         )
     return tuple(names)
+
+
+def _sequence_length(task: Any) -> int:
+    """Returns the sequence length of a task's preprocessor, or without it, of its encoder."""
+    try:
+        return int(task.preprocessor.sequence_length)
+    except ValueError:
+        return int(task.config.max_sequence_length)
 
 
 def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
@@ -221,8 +235,8 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
         _ = task.preprocessor  # Raises ValueError if the task has no preprocessor.
     elif pair:
         raise ValueError(
-            f"pair must be False for format={format!r}, because it accepts token ids. Received: "
-            f"{pair}"
+            f"pair must be False for format={format!r}, because it does not accept text pairs. "
+            f"Received: {pair}"
         )
     for layer in task._flatten_layers(include_self=False):
         if layer.quantization_mode is not None:

@@ -28,6 +28,8 @@ class ExportFormat:
             supports ids.
         is_calibrated: Whether int8 quantization uses calibration examples.
         has_fixed_length: Whether all sequences must have the same length.
+        check: Raises an `ExportError` if the format does not support a task with these options, or
+            a `ValueError` if the task has no preprocessor. `None` if the format supports all tasks.
     """
 
     write: Callable[[Servable, Path, ExportOptions], None]
@@ -39,6 +41,7 @@ class ExportFormat:
     text_packages: tuple[str, ...] | None = None
     is_calibrated: bool = False
     has_fixed_length: bool = False
+    check: Callable[[Any, ExportOptions], None] | None = None
 
 
 class Servable(Protocol):
@@ -77,7 +80,7 @@ class ExportOptions:
         pair: Whether the signatures accept text pairs.
         max_batch_size: Largest batch that a server may form.
         warm_up: Whether to add warm-up requests. A server runs them before all other requests.
-        sequence_length: Fixed sequence length in tokens, for LiteRT models.
+        sequence_length: Fixed sequence length in tokens, for LiteRT models (also for MediaPipe).
         text: Whether an OpenVINO model accepts text.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         chunk_tokens: Number of tokens that a SavedModel computes at a time, including padding.

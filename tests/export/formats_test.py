@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.data import TextClassifierPreprocessor
+from keras_bert.export import ExportError
 from tests.export.small_classifier import make_classifier
+from tests.text import small_tokenizers
 
 tf = pytest.importorskip("tensorflow")
 
@@ -38,7 +41,12 @@ def export_once(classifier, tmp_path_factory):
     return export
 
 
-FILES = {"onnx": "model.onnx", "openvino": "model.xml", "litert": "model.tflite"}
+FILES = {
+    "onnx": "model.onnx",
+    "openvino": "model.xml",
+    "litert": "model.tflite",
+    "mediapipe": "model.tflite",
+}
 
 
 def make_features(batch, length):
@@ -159,6 +167,113 @@ def test_litert_has_a_fixed_length(classifier, export_once):
         inputs["token_ids"][1, 2] = token_id
         with pytest.raises(RuntimeError, match="gather index out of bounds"):
             runner(**inputs)
+
+
+# === MediaPipe. `tests/installed/mediapipe_client.py` runs MediaPipe itself ===
+
+
+def read_metadata(path):
+    """Returns a function that reads a field of TFLite metadata.
+
+    Its arguments are the field's index in each table on the way to it, as in
+    `metadata_schema.fbs`, and the index of the table in a vector.
+    """
+    flatbuffers = pytest.importorskip("flatbuffers")
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.read_model(str(path))
+    (buffer,) = (entry.buffer for entry in model.metadata if entry.name == b"TFLITE_METADATA")
+    content = bytearray(model.buffers[buffer].data)
+    assert content[4:8] == b"M001"
+    types = flatbuffers.number_types
+
+    def read(*way, kind=bytes):
+        table = flatbuffers.table.Table(content, 0)
+        table.Pos = table.Get(types.UOffsetTFlags, 0)
+        for slot in way[:-1]:
+            slot, index = slot if isinstance(slot, tuple) else (slot, None)
+            start = table.Offset(4 + 2 * slot)
+            if index is None:
+                table.Pos = table.Indirect(table.Pos + start)
+            else:
+                assert index < table.VectorLen(start)
+                table.Pos = table.Indirect(table.Vector(start) + 4 * index)
+        start = table.Offset(4 + 2 * way[-1])
+        if kind is int:
+            return table.Get(types.Int8Flags, table.Pos + start)
+        return table.String(table.Pos + start)
+
+    return read
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
+def test_mediapipe_model_contains_tokenizer_and_labels(classifier, export_once):
+    path = export_once("mediapipe", "float32")
+    with zipfile.ZipFile(path) as archive:
+        check_description(archive.read("task.json"))
+        assert archive.read("labels.txt") == b"0\n1\n2"
+        vocabulary = tuple(archive.read("vocab.txt").decode().split("\n"))
+        assert vocabulary == classifier.preprocessor.tokenizer.vocabulary
+        # MediaPipe does not decompress files.
+        assert {file.compress_type for file in archive.infolist()} == {zipfile.ZIP_STORED}
+    read, graph = read_metadata(path), (3, 0)
+    names = [read(graph, (2, index), 0) for index in range(3)]
+    assert sorted(names) == [b"ids", b"mask", b"segment_ids"]
+    tokenizer, label_file = (graph, (5, 0)), (graph, (3, 0), (6, 0))
+    assert (read(*tokenizer, 0, kind=int), read(*tokenizer, 1, (0, 0), 0)) == (4, b"vocab.txt")
+    assert read(*tokenizer, 1, (0, 0), 2, kind=int) == 5
+    assert (read(*label_file, 0), read(*label_file, 2, kind=int)) == (b"labels.txt", 2)
+    assert read(graph, (3, 0), 0) == b"probability"
+    # MediaPipe recognizes the inputs by their position in the metadata.
+    interpreter = tf.lite.Interpreter(str(path))
+    interpreter.allocate_tensors()
+    features = make_features(1, 48)  # The preprocessor's sequence length
+    inputs = {b"ids": "token_ids", b"segment_ids": "segment_ids", b"mask": "padding_mask"}
+    for name, tensor in zip(names, interpreter.get_input_details(), strict=True):
+        interpreter.set_tensor(tensor["index"], features[inputs[name]])
+    interpreter.invoke()
+    (output,) = interpreter.get_output_details()
+    probabilities = tf.nn.softmax(classifier.predict(features, verbose=0))
+    np.testing.assert_allclose(interpreter.get_tensor(output["index"]), probabilities, atol=1e-5)
+
+
+def test_mediapipe_rejects_tasks_with_other_answers(classifier, tmp_path):
+    tokens = classifier.preprocessor.tokenizer.vocabulary
+
+    def export(task, **options):
+        task.export(tmp_path / "m.tflite", "mediapipe", **options)
+
+    for options, reason in (
+        ({"lowercase": False}, "MediaPipe lowercases all texts"),
+        ({"tokenize_chinese_chars": False}, "MediaPipe splits ideographs"),
+        ({"special_tokens_in_text": True}, r"finds \[PAD\], .*\[SEP\] in texts"),
+        ({"truncation_side": "left"}, "truncates on the right"),
+    ):
+        preprocessor = TextClassifierPreprocessor(
+            keras_bert.WordPieceTokenizer(tokens, **options), 48
+        )
+        task = keras_bert.TextClassifier(classifier.backbone, 2, preprocessor=preprocessor)
+        with pytest.raises(ExportError, match=rf"Received: a WordPieceTokenizer .*{reason}"):
+            export(task)
+    preprocessor = TextClassifierPreprocessor(small_tokenizers.make("byte_pair"), 48)
+    task = keras_bert.TextEmbedder(classifier.backbone, preprocessor)
+    with pytest.raises(ExportError, match=r"a BytePairTokenizer \(kind='byte_pair'\)"):
+        export(task)
+    for task in (
+        keras_bert.TokenClassifier(classifier.backbone, num_classes=2),
+        keras_bert.NextSentencePredictor(classifier.backbone),
+    ):
+        with pytest.raises(ExportError, match=f"single text. Received: a {type(task).__name__}"):
+            export(task)
+    preprocessor = TextClassifierPreprocessor(
+        classifier.preprocessor.tokenizer, 48, long_texts="mean"
+    )
+    with pytest.raises(ExportError, match=r"long_texts='truncate', .* Received: 'mean'"):
+        export(keras_bert.TextEmbedder(classifier.backbone, preprocessor))
+    with pytest.raises(ExportError, match=r"one line, .*Received: 'a\\nb'"):
+        export(classifier, class_names=["a\nb", "c", "d"])
+    with pytest.raises(ValueError, match="does not accept text pairs"):
+        export(classifier, pair=True)
 
 
 # === Int8: predictions are close to the float32 predictions ===

@@ -2,6 +2,7 @@
 """Export formats. Each module defines one `ExportFormat`."""
 
 from keras_bert.export.formats.litert import LITERT
+from keras_bert.export.formats.mediapipe import MEDIAPIPE
 from keras_bert.export.formats.onnx import ONNX
 from keras_bert.export.formats.openvino import OPENVINO
 from keras_bert.export.formats.tf_saved_model import TF_SAVED_MODEL
@@ -11,5 +12,6 @@ FORMATS = {
     "onnx": ONNX,
     "openvino": OPENVINO,
     "litert": LITERT,
+    "mediapipe": MEDIAPIPE,
 }
 """The export formats by name."""
