@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses for sentence embeddings and distillation."""
+"""Losses for sentence embeddings, distillation and sequences of labels."""
 
 from __future__ import annotations
 
@@ -228,6 +228,49 @@ class CosineDistance(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return cosine_distance(y_true, y_pred)
+
+
+class CRFLoss(keras.losses.Loss):
+    """The negative log likelihood of label sequences in a conditional random field.
+
+    The default reduction divides the sum over all sequences by the number of labels, as the
+    reduction `token_mean` of pytorch-crf.
+
+    Args:
+        crf: A `keras_bert.layers.ConditionalRandomField`. Because the loss uses the weights of a
+            layer, it cannot be loaded from a config.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: Class IDs, int `(batch, length)`. Positions with negative IDs are left out of the
+            sequence.
+        y_pred: Emissions `(batch, length, classes)`.
+
+    Returns:
+        Before the reduction, a tensor `(batch, length)`. Each label has an equal part of its
+        sequence's loss, so the weight of a sequence is the mean weight of its labels.
+
+    Reference:
+        [Lample et al., 2016](https://arxiv.org/abs/1603.01360), section 2.2.
+    """
+
+    def __init__(
+        self,
+        crf: Any,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "crf_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.crf = crf
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        mask = ops.greater_equal(y_true, 0)
+        losses = -self.crf.log_likelihood(y_pred, y_true, mask)
+        is_label = ops.cast(mask, "float32")
+        return ops.divide_no_nan(is_label * losses[:, None], ops.sum(is_label, 1, keepdims=True))
 
 
 def cosine_distance(x: Any, y: Any) -> Any:

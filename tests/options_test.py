@@ -24,7 +24,9 @@ TASKS = {
     keras_bert.TextClassifier: {
         **{"class_names": NAMES, "multi_label": True, "thresholds": [0.25, 0.5], "dropout": 0.5}
     },
-    keras_bert.TokenClassifier: {"num_classes": 2, "class_names": NAMES, "dropout": 0.5},
+    keras_bert.TokenClassifier: {
+        **{"num_classes": 2, "class_names": NAMES, "dropout": 0.5, "crf": True}
+    },
     keras_bert.QuestionAnswerer: {
         **{"max_answer_length": 3, "null_threshold": 1.5, "negative_fraction": 0.25, "dropout": 0.5}
     },

@@ -163,6 +163,29 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
 # %% [markdown]
 # Long texts are processed in overlapping windows, so the text length is not limited.
 #
+# ## Valid label sequences (CRF)
+#
+# A tagger predicts the label of each word on its own, so it may predict invalid sequences, such as `I-COUNTRY` after `O`. Two options prevent
+# this:
+#
+# ```python
+# # Constrained decoding: any trained tagger, without training
+# tagger = keras_bert.TokenClassifier.from_preset("runs/names", scheme="IOB2")
+#
+# # A conditional random field (CRF) also learns which labels follow each other
+# tagger = keras_bert.TokenClassifier.from_preset(
+#     "minilm", class_names=["O", "B-COUNTRY", "I-COUNTRY"], crf=True, scheme="IOB2"
+# )
+# ```
+#
+# - **Scheme:** `"IOB1"`, `"IOB2"` (also called BIO) or `"BIOES"` (also with the letters of BILOU and BMES). Without a scheme, a CRF may predict
+#   invalid sequences, although rarely.
+# - **Scores:** the `score` of a word is the marginal probability of its label over all allowed sequences.
+# - **Loss:** a CRF's loss is the negative log likelihood of the label sequences per word. The constraints do not affect it.
+# - **Commands:** `finetune --crf` trains a CRF and follows the `--scheme`. `finetune --constrained_decoding` follows it without a CRF.
+# - **Exports:** a SavedModel decodes in the same way. ONNX, OpenVINO and LiteRT models return the logits of tokens, so these exports raise an
+#   error. Ensembles and the Hugging Face format do not support a CRF.
+#
 # ## Words or characters
 #
 # A tagger splits texts like its training words. `fit` infers the unit, and it is saved with the model and its exports. To choose it yourself,

@@ -64,6 +64,9 @@ _HEAD_WEIGHTS = {
     "keras_bert>Dense": {"decoder.kernel": "kernel"},
     "keras_bert>VocabularyBias": {"output_bias": "bias"},
     "keras_bert>SentencePooling": {},
+    "keras_bert>ConditionalRandomField": {
+        name: name for name in ("start_transitions", "transitions", "end_transitions")
+    },
     "Bidirectional": {
         f"{direction}.{name}": f"{direction}_layer.cell.{name}"
         for direction in ("forward", "backward")

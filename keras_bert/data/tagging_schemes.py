@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts between word labels and spans with the tagging schemes IOB1, IOB2 and BIOES.
 
-Labels in three other notations can be converted to them:
+Labels in four other notations can be converted to them:
 
 - brackets: `(PER*`, `*`, `*)`, as in CoNLL-2005 and CoNLL-2012 (OntoNotes);
 - IO: bare types such as `PER`, as in Few-NERD;
-- suffixes: `PER-B` or `PER_B`, with `O` or `-` outside spans, as in Korean data sets.
+- suffixes: `PER-B` or `PER_B`, with `O` or `-` outside spans, as in Korean data sets;
+- GROBID: `I-<title>` starts a span, `<title>` continues it, and `<other>` is outside, as in the
+  training data of GROBID and DeLFT.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from keras_bert.checks import check_choice
 
 Scheme = Literal["IOB1", "IOB2", "BIOES"]
 SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
-Notation = Literal["brackets", "IO", "suffixes"]
+Notation = Literal["brackets", "IO", "suffixes", "GROBID"]
 
 OUTSIDE = "O"
 # The letters of BILOU, BMES and BMEWO that correspond to I, E and S in BIOES
@@ -34,6 +38,8 @@ _OUTSIDE = {OUTSIDE, "-"}
 # `*` is a word inside or outside a span, `(PER*` starts a span, `*)` ends it, and `(PER*)` does
 # both. The asterisk next to a bracket may be missing.
 _BRACKETS = re.compile(r"(?:\((?P<type>[^()*\s]+))?\*?(?P<end>\))?")
+_GROBID_LABEL = re.compile(r"(?P<start>I-)?(?P<type><[^<>]+>)")
+_GROBID_OUTSIDE = "<other>"
 _OPENING_BRACKET = re.compile(r"\([^()*\s]")
 _NO_TYPE = "_"
 
@@ -141,6 +147,7 @@ def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
     - `"brackets"`: words are labeled `*` or in brackets.
     - `"suffixes"`: some words are labeled `O` or `-`, and all other words like `PER-B`. If `-`
       occurs, other words may also be labeled like `B-PER`.
+    - `"GROBID"`: all words are labeled like `<title>` or `I-<title>`.
     - `"IO"`: `O` is the most frequent label, and the other labels do not look like span labels.
 
     Other labels return `None`.
@@ -157,6 +164,8 @@ def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
     counts = Counter(label for sequence in sequences for label in sequence)
     if any(map(_OPENING_BRACKET.match, counts)) and {"*", "*)"} & counts.keys():
         return "brackets"
+    if counts and _are_like(counts, _GROBID_LABEL):
+        return "GROBID"
     inside = counts.keys() - _OUTSIDE
     has_both = bool(inside) and inside < counts.keys()
     if has_both and not are_span_labels(counts) and _are_like(inside, _WITH_SUFFIX, _TYPED_LABEL):
@@ -179,7 +188,7 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
 
     Raises:
         ValueError: If brackets are nested or not balanced, or if a label does not follow the suffix
-            notation. The message contains the label.
+            or GROBID notation. The message contains the label.
 
     Example:
 
@@ -189,9 +198,12 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     ['B-person-actor', 'I-person-actor', 'O']
     >>> from_notation(["PER_B", "PER_I", "-"], "suffixes")
     ['B-PER', 'I-PER', 'O']
+    >>> from_notation(["I-<title>", "<title>", "<other>"], "GROBID")
+    ['B-<title>', 'I-<title>', 'O']
     """
-    if notation == "suffixes":
-        return convert_labels(list(map(_from_suffix, labels)), "IOB2")
+    if notation in ("suffixes", "GROBID"):
+        convert = _from_suffix if notation == "suffixes" else _from_grobid
+        return convert_labels(list(map(convert, labels)), "IOB2")
     if notation == "IO":
         inside = [label if label == OUTSIDE else f"I-{label}" for label in labels]
         return convert_labels(inside, "IOB2")
@@ -224,6 +236,16 @@ def _from_suffix(label: str) -> str:
     return label
 
 
+def _from_grobid(label: str) -> str:
+    """Converts the prefix of a label in GROBID's notation."""
+    match = _GROBID_LABEL.fullmatch(label)
+    if match is None:
+        raise ValueError(f"Labels must be like <title> and I-<title>. Received: {label!r}")
+    if match["type"] == _GROBID_OUTSIDE:
+        return OUTSIDE
+    return f"{'B' if match['start'] else 'I'}-{match['type']}"
+
+
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
     """Returns the spans that a sentence's labels encode, in order.
 
@@ -246,9 +268,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
     if strict is None:
         return spans
     check_choice(SCHEMES, strict=strict)
-    for label, (letter, _) in zip(labels, parsed_labels, strict=True):
-        if strict != "BIOES" and letter in "ES":
-            raise ValueError(f"Labels in {strict} must start with B, I or O. Received: {label!r}")
+    _check_letters(labels, strict)
     if strict == "IOB1":
         return list(_strict_iob1(parsed_labels, spans))
     if strict == "IOB2":
@@ -293,6 +313,66 @@ def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """
     pairs = zip(labels, convert_labels(labels, scheme), strict=True)
     return [index for index, pair in enumerate(pairs) if len(set(map(_parse, pair))) > 1]
+
+
+class AllowedLabels(NamedTuple):
+    """The label sequences that follow a scheme.
+
+    Args:
+        start: Whether each label may be the first, bool `(labels,)`.
+        transitions: Whether each label (column) may follow each other label (row), bool `(labels,
+            labels)`.
+        end: Whether each label may be the last, bool `(labels,)`.
+    """
+
+    start: np.ndarray[Any, Any]
+    transitions: np.ndarray[Any, Any]
+    end: np.ndarray[Any, Any]
+
+
+def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:
+    """Returns which sequences of labels follow a scheme, those without `deviations`.
+
+    Args:
+        labels: All labels. BILOU and BMES letters count as BIOES letters.
+        scheme: The tagging scheme.
+
+    Raises:
+        ValueError: If a label does not encode a span, or its letter is not in the scheme.
+
+    Example:
+
+    >>> allowed = allowed_labels(["O", "B-PER", "I-PER"], "IOB2")
+    >>> allowed.start.tolist(), allowed.transitions.tolist()
+    ([True, True, False], [[True, True, False], [True, True, True], [True, True, True]])
+    """
+    check_choice(SCHEMES, scheme=scheme)
+    parsed_labels = [_parse(label) for label in labels]
+    _check_letters(labels, scheme)
+    outside = _Label(OUTSIDE, "")
+    start, *transitions = (
+        np.array([_may_follow(before, label, scheme) for label in parsed_labels])
+        for before in (outside, *parsed_labels)
+    )
+    end = [_may_follow(label, outside, scheme) for label in parsed_labels]
+    return AllowedLabels(start, np.array(transitions), np.array(end))
+
+
+def _may_follow(before: _Label, label: _Label, scheme: Scheme) -> bool:
+    """Returns whether a label may follow another. `O` stands for the sentence's edges."""
+    is_same_type = before.letter != OUTSIDE and before.type == label.type
+    if scheme == "IOB1":
+        return label.letter != "B" or is_same_type
+    if scheme == "IOB2":
+        return label.letter != "I" or is_same_type
+    is_open = before.letter in "BI"
+    return is_open == (label.letter in "IE") and (is_same_type or not is_open)
+
+
+def _check_letters(labels: Sequence[str], scheme: Scheme) -> None:
+    for label in labels:
+        if scheme != "BIOES" and _parse(label).letter in "ES":
+            raise ValueError(f"Labels in {scheme} must start with B, I or O. Received: {label!r}")
 
 
 def _parse(label: str) -> _Label:

@@ -221,6 +221,13 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
                 else f"Run `pip install {package}`"
             )
             raise ExportError(f"format={format!r} requires the package {package}. {advice}.")
+    if format != "tf_saved_model" and getattr(task, "potentials", None) is not None:
+        raise ExportError(
+            f"format={format!r} only supports taggers without a CRF and without a scheme, because "
+            "it returns the logits of tokens, and label sequences are decoded over words. "
+            f"Received: a tagger with crf={task.crf} and scheme={task.scheme!r}. Pass "
+            "format='tf_saved_model', or set the tagger's scheme to None."
+        )
     if needs.has_fixed_length and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
             "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice, because "

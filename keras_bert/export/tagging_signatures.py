@@ -19,6 +19,7 @@ from keras_bert.export.served_inputs import (
 )
 from keras_bert.export.served_outputs import ServedOutputs, add_row_errors
 from keras_bert.export.signatures import IDS_SIGNATURE, TEXT_SIGNATURE, signature
+from keras_bert.ops.linear_chain import Potentials, decode_with_scores
 from keras_bert.text.graph.words import words_with_offsets
 
 WORDS_SIGNATURE = "serve_words"
@@ -55,9 +56,12 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       returns the same outputs except `error`. Exports for servers that pad do not have it.
     - `serve_ids` accepts `token_ids`, int32 `(batch, length)`. Padding is recognized by its id. It
       returns the `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
+      With a CRF or a tagging scheme, it only returns `logits` and `error`, because sequences are
+      decoded over words.
     """
     outputs = ServedOutputs(task, options)
     unit = task.preprocessor.text_unit
+    potentials: Potentials | None = getattr(task, "potentials", None)
     if unit == "segmented":
         task.preprocessor.warn_of_segments("The training words came from a segmenter")
 
@@ -70,7 +74,11 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         logits = outputs.compute_single_output(preprocessor.pad(windows))
         # (windows, length, classes) -> (words, classes)
         first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
-        answers = _answers(tf.gather_nd(logits, first_pieces), class_names)
+        word_logits = tf.gather_nd(logits, first_pieces)
+        if potentials is None:
+            answers = _answers(word_logits, class_names)
+        else:
+            answers = _decoded(words.with_values(word_logits), potentials, class_names)
         return {name: words.with_values(values) for name, values in answers.items()}
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
@@ -117,7 +125,9 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
         # This is not computed in chunks, so that padding also has outputs.
         (logits,) = outputs.compute(features).values()
-        answers = {**_answers(logits, options.class_names), "logits": logits}
+        answers = {"logits": logits}
+        if potentials is None:
+            answers |= _answers(logits, options.class_names)
         num_columns = tf.shape(token_ids)[1] - tf.shape(logits)[1]
         return add_row_errors(
             {name: _pad(value, num_columns) for name, value in answers.items()}, error
@@ -141,6 +151,21 @@ def _pad(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     shape = tf.shape(values)
     padding = tf.concat([shape[:1], [columns], shape[2:]], axis=0)
     return tf.concat([values, tf.fill(padding, tf.zeros([], values.dtype))], axis=1)
+
+
+def _decoded(
+    logits: tf.RaggedTensor, potentials: Potentials, class_names: Sequence[str] | None
+) -> dict[str, tf.Tensor]:
+    """Converts logits `(batch, None, classes)` to labels and marginal probabilities, `(words,)`."""
+    # With an additional column, the loops have a step even if no text has words.
+    emissions = tf.pad(logits.to_tensor(), [[0, 0], [0, 1], [0, 0]])
+    mask = tf.sequence_mask(logits.row_lengths(), tf.shape(emissions)[1])
+    labels, scores = decode_with_scores(emissions, mask, potentials)
+    names = tf.constant(class_names, tf.string)
+    return {
+        "labels": tf.gather(names, tf.boolean_mask(labels, mask)),
+        "scores": tf.boolean_mask(scores, mask),
+    }
 
 
 def _answers(logits: tf.Tensor, class_names: Sequence[str] | None) -> dict[str, tf.Tensor]:

@@ -4,6 +4,7 @@
 from keras_bert.layers.attention import Attention
 from keras_bert.layers.batch_layout import BatchLayoutBuilder, RestorePadding
 from keras_bert.layers.block import TransformerBlock
+from keras_bert.layers.crf import ConditionalRandomField
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding
 from keras_bert.layers.feed_forward import FeedForward, GatedFeedForward
@@ -26,6 +27,7 @@ __all__ = [
     "Attention",
     "BatchLayoutBuilder",
     "ClassificationHead",
+    "ConditionalRandomField",
     "Dense",
     "EmbeddingPostprocessor",
     "FeedForward",

@@ -113,7 +113,11 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             variables, ["momentum", "velocity"]
         )
         self._decayed = tuple(self.decays(variable) for variable in variables)
-        self._rate_factors = self._layer_wise_factors([variable.path for variable in variables])
+        factors = self._layer_wise_factors([variable.path for variable in variables])
+        self._rate_factors = tuple(
+            factor * getattr(variable, "learning_rate_factor", 1.0)
+            for factor, variable in zip(factors, variables, strict=True)
+        )
 
     def _layer_wise_factors(self, paths: Sequence[str]) -> tuple[float, ...]:
         if self.layer_decay is None:

@@ -281,10 +281,16 @@ class TextClassifierEnsemble(Ensemble, TextClassifier):
 class TokenClassifierEnsemble(Ensemble, TokenClassifier):
     """An `Ensemble` of `TokenClassifier`."""
 
-    shared_options = ("num_classes", "class_names")
+    shared_options = ("num_classes", "class_names", "crf", "scheme")
 
     @staticmethod
     def averaging(member: TokenClassifier) -> Callable[[Sequence[Any]], Any]:
+        if member.crf:
+            raise ValueError(
+                "The members of an ensemble must be without a CRF, because scores of label "
+                "sequences cannot be averaged per word. Received: members with crf=True. Train "
+                "them without a CRF, and pass scheme for constrained decoding."
+            )
         return mean_of_probabilities
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.losses import InBatchNegatives
+from keras_bert.losses import CRFLoss, InBatchNegatives
 from keras_bert.metrics import ClassAccuracy, ElementMean, weights_like
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import REAL_ROWS
@@ -50,7 +50,7 @@ def fine_tuning_rate(hidden_dim: int) -> float:
 
 
 # These losses have class or text IDs as targets. Floats would round the IDs.
-_LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, InBatchNegatives)
+_LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, InBatchNegatives, CRFLoss)
 
 
 class OutputLoss:
@@ -223,7 +223,7 @@ def class_accuracy() -> keras.metrics.Metric:
 
 def takes_ids(loss: Any) -> bool:
     """Returns whether a loss expects IDs as targets. The default loss, `None`, does."""
-    return loss is None or loss_name(loss).startswith("sparse")
+    return isinstance(loss, CRFLoss | None) or loss_name(loss).startswith("sparse")
 
 
 def loss_name(loss: Any) -> str:

@@ -71,12 +71,14 @@ def choose_head(
 
     Given options are used. The other options are:
 
-    | stored head | `top_layers` | `num_classes` | `multi_label` | `thresholds` | `class_names` |
-    |---|---|---|---|---|---|
-    | matches | stored | stored | stored | stored | stored |
-    | does not match | stored | stored | `False` | `None` | `None` |
-    | does not exist | none | `None`, an error | saved | `None` | `None` |
-    | `load_weights=False` | saved | `None`, an error | saved | `None` | `None` |
+    | stored head | `top_layers` | `num_classes` | `multi_label` | others |
+    |---|---|---|---|---|
+    | matches | stored | stored | stored | stored |
+    | does not match | stored | stored | `False` | `None` |
+    | does not exist | none | `None`, an error | saved | `None` |
+    | `load_weights=False` | saved | `None`, an error | saved | `None` |
+
+    The others are `thresholds`, `scheme` and `class_names`.
 
     Args:
         task_class: The task's class.
@@ -101,6 +103,8 @@ def choose_head(
     options["num_classes"] = wanted.num_classes
     if fits:
         return _match_class_names(options, checkpoint, saved, given)
+    if "scheme" in names:
+        options["scheme"] = given.get("scheme")
     if "multi_label" in names:
         options["multi_label"] = wanted.multi_label
         options["thresholds"] = given.get("thresholds")

@@ -99,6 +99,8 @@ def _load_heads(task: Any, checkpoint: Checkpoint, choice: HeadChoice) -> None:
         for name, layer in task.heads.items():
             outputs = choice.outputs if name == task.head_name else None
             checkpoint.load_head(name, layer, outputs)
+            if choice.outputs is not None and name == "crf":
+                layer.reorder_classes(choice.outputs)
         return
     for name in checkpoint.heads:
         checkpoint.ignore_head(name)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -16,13 +16,26 @@ from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import as_string, materialize
 from keras_bert.data.labels import TagRules, softmax, validate_num_classes
-from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, entities, typed_labels
+from keras_bert.data.tagging_schemes import (
+    OUTSIDE,
+    AllowedLabels,
+    Scheme,
+    allowed_labels,
+    are_span_labels,
+    entities,
+    typed_labels,
+)
 from keras_bert.data.words import TokenClassifierPreprocessor
+from keras_bert.layers.crf import ConditionalRandomField
 from keras_bert.layers.heads import new_classification_head
-from keras_bert.metrics import weights_like
+from keras_bert.losses import CRFLoss
+from keras_bert.metrics import ElementMean, weights_like
 from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
+from keras_bert.models.threads import model_lock_if_stateful
+from keras_bert.ops import linear_chain
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.linear_chain import Potentials
 from keras_bert.tasks.explained_row import ExplainedRow, Span, one_row, predict_row, target_class
 from keras_bert.tasks.task import Task
 from keras_bert.text.words import WordUnit, join_words, joined_spans
@@ -30,6 +43,11 @@ from keras_bert.text.words import WordUnit, join_words, joined_spans
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
     from keras_bert.export.description import RowRequest
+
+# The score of labels that may not follow each other: far below all sums of logits, but finite, so
+# that there is always a best sequence.
+_NOT_ALLOWED = -1e6
+_ROWS_DECODED = 32
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -60,6 +78,18 @@ class TokenClassifier(Task):
     `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, and the
     cross-entropy and accuracy of the first subwords.
 
+    With `crf`, the model also learns scores for pairs of consecutive labels. The loss is the
+    negative log likelihood of the label sequences, divided by the number of words. Ignored words
+    and words with weight 0 are left out of the sequence. The weight of a sequence is the mean
+    weight of its words. The accuracy is computed from the most probable sequences. `compile`
+    accepts no other loss or metrics. A sentence in multiple windows is trained as multiple
+    sequences, but decoded as one. `predict` still returns each word's logits. The scores of label
+    pairs are in the layer `crf_layer`.
+
+    With `scheme`, all predicted label sequences follow a tagging scheme (constrained decoding). For
+    example, in IOB2 no `I-PER` follows `O` or `B-LOC`. This needs no training, so you can load any
+    tagger with it. It does not affect the loss and metrics.
+
     Args:
         backbone: The encoder, a `Backbone`.
         num_classes: Number of classes. Defaults to the number of `class_names`.
@@ -68,6 +98,11 @@ class TokenClassifier(Task):
         class_names: Names of the classes in the order of their IDs. With class names, labels may be
             names, and `tag` returns names.
         dropout: Dropout rate on the sequence output. Defaults to the rate in the encoder's config.
+        crf: Whether to add a linear-chain conditional random field, see
+            `keras_bert.layers.ConditionalRandomField`.
+        scheme: Tagging scheme of the `class_names` for constrained decoding: `"IOB1"`, `"IOB2"`
+            (also called BIO) or `"BIOES"` (also with the letters of BILOU and BMES). Defaults to
+            `None`, which allows all sequences.
         name: Name of the model.
 
     Call arguments:
@@ -77,7 +112,8 @@ class TokenClassifier(Task):
         Logits `(batch, length, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or does not match `class_names`.
+        ValueError: If the number of classes is unknown, or does not match `class_names`, or if
+            `class_names` are not labels of the `scheme`.
 
     Example:
 
@@ -88,14 +124,15 @@ class TokenClassifier(Task):
     (1, 3, 3)
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 5.3.
+        [BERT](https://arxiv.org/abs/1810.04805), section 5.3;
+        [Lample et al., 2016](https://arxiv.org/abs/1603.01360), section 2.2, the CRF.
     """
 
     has_row_logits = True
     predict_method = "tag"
     list_fields = ("text",)
     adapters = (WordsAdapter,)
-    preset_options = ("dropout",)
+    preset_options = ("dropout", "crf", "scheme")
     preprocessor_class = TokenClassifierPreprocessor
     head_name = "token_classifier"
     supports_class_weight = True
@@ -109,16 +146,22 @@ class TokenClassifier(Task):
         *,
         class_names: Sequence[str] | None = None,
         dropout: float | None = None,
+        crf: bool = False,
+        scheme: Scheme | None = None,
         name: str = "token_classifier",
         **kwargs: Any,
     ) -> None:
         num_classes = validate_num_classes(num_classes, class_names)
+        if scheme is not None:
+            _allowed_labels(class_names, scheme)  # Raises an error for invalid class names.
         dropout = backbone.config.effective_token_dropout if dropout is None else dropout
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
         pooler = token_pooler(backbone)
         sequence = backbone(inputs)["sequence_output"]
         logits = head(sequence if pooler is None else pooler(sequence))
+        crf_layer: Any = ConditionalRandomField(name="crf") if crf else None
+        logits = logits if crf_layer is None else crf_layer(logits)
         super().__init__(
             inputs=inputs,
             outputs=logits,
@@ -132,6 +175,36 @@ class TokenClassifier(Task):
         self.pooler = pooler
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
+        self.crf = bool(crf)
+        self.crf_layer = crf_layer
+        if crf:
+            self._crf_accuracy = ElementMean(name="accuracy")
+            self._crf_accuracy._direction = "up"
+        self.scheme = scheme
+
+    @property
+    def heads(self) -> dict[str, Any]:
+        layers = {"crf": self.crf_layer} if self.crf else {}
+        return {**super().heads, **layers}
+
+    @property
+    def potentials(self) -> Potentials | None:
+        """The scores of label pairs for decoding, or `None` if words are decoded independently.
+
+        They are the weights of the CRF, or 0 without a CRF. If labels may not follow each other in
+        the `scheme`, the score is -1e6.
+        """
+        if not self.crf and self.scheme is None:
+            return None
+        sizes = [(self.num_classes,) * rank for rank in (1, 2, 1)]
+        parts = [np.zeros(size, "float32") for size in sizes]
+        if self.crf:
+            with model_lock_if_stateful(self):
+                parts = [ops.convert_to_numpy(part) for part in self.crf_layer.potentials]
+        if self.scheme is not None:
+            allowed = _allowed_labels(self.class_names, self.scheme)
+            parts = [np.where(*pair, _NOT_ALLOWED) for pair in zip(allowed, parts, strict=True)]
+        return Potentials(*(part.astype("float32") for part in parts))
 
     @property
     def dropout(self) -> float:
@@ -152,6 +225,9 @@ class TokenClassifier(Task):
     def tag(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Predicts the most probable class of each word.
 
+        With `crf` or `scheme`, it predicts each sentence's most probable label sequence (Viterbi
+        decoding).
+
         Args:
             x: A text or a list of texts, or words in any form that `fit` accepts. Texts are split
                 by the preprocessor's `word_unit`, like the training words: into words and
@@ -163,9 +239,11 @@ class TokenClassifier(Task):
 
         Returns:
             For a text or sentence, a list of dicts, one per word, with `word`, `label` (the class
-            name, or the class ID without `class_names`) and `score` (its probability). For a text,
-            they also have the word's character offsets `start` and `end`. `end` is the offset after
-            the last character. For lists of texts or sentences, lists of such lists.
+            name, or the class ID without `class_names`) and `score` (its probability). With `crf`
+            or `scheme`, the score is the marginal probability of the label over all sequences that
+            the scheme allows. For a text, they also have the word's character offsets `start` and
+            `end`. `end` is the offset after the last character. For lists of texts or sentences,
+            lists of such lists.
 
         Example:
 
@@ -251,23 +329,117 @@ class TokenClassifier(Task):
         logits = self._predict_rows(rows, batch_size, verbose)
         if rows.depth in (0, 3):
             logits = [logits] if rows.depth == 0 else [part for nested in logits for part in nested]
-        tags = [self._tags(*sentence) for sentence in zip(rows.sentences, logits, strict=True)]
+        decoded = self.decode(logits)
+        tags = [self._tags(*sentence) for sentence in zip(rows.sentences, *decoded, strict=True)]
         if rows.offsets is not None:
             for sentence, *offsets in zip(tags, *rows.offsets, strict=True):
                 for word, start, end in zip(sentence, *offsets, strict=True):
                     word.update(start=start, end=end)
         return tags
 
-    def _tags(self, words: Sequence[Any], logits: np.ndarray) -> list[dict[str, Any]]:
-        best, scores = np.argmax(logits, axis=-1), softmax(logits)
+    def _tags(
+        self, words: Sequence[Any], labels: np.ndarray, scores: np.ndarray
+    ) -> list[dict[str, Any]]:
         return [
             {
                 "word": as_string(word),
                 "label": int(label) if self.class_names is None else self.class_names[label],
-                "score": float(row[label]),
+                "score": float(score),
             }
-            for word, label, row in zip(words, best, scores, strict=True)
+            for word, label, score in zip(words, labels, scores, strict=True)
         ]
+
+    def decode(self, logits: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Converts logits to labels and scores, as `tag` does.
+
+        Args:
+            logits: The logits of each sentence's words, `(words, num_classes)`, from `predict`.
+
+        Returns:
+            For each sentence, an array of class IDs, and an array of scores, both `(words,)`.
+        """
+        potentials = self.potentials
+        if potentials is None:
+            labels = [np.argmax(rows, axis=-1) for rows in logits]
+            probabilities = map(softmax, logits)
+            pairs = zip(probabilities, labels, strict=True)
+            return labels, [rows[np.arange(len(best)), best] for rows, best in pairs]
+        labels = [np.zeros(len(rows), "int32") for rows in logits]
+        scores = [np.zeros(len(rows), "float32") for rows in logits]
+        for index, emissions, mask in _padded_sentences(logits):
+            decoded = linear_chain.run(linear_chain.decode_with_scores, emissions, mask, potentials)
+            for row, number in enumerate(index):
+                length = len(logits[number])
+                labels[number], scores[number] = (values[row, :length] for values in decoded)
+        return labels, scores
+
+    def sequence_loss(self, logits: Sequence[np.ndarray], labels: Sequence[Any]) -> float:
+        """Computes the loss of `compile` for logits from `predict`.
+
+        Args:
+            logits: The logits of each sentence's words, `(words, num_classes)`.
+            labels: Class IDs of each sentence's words. Negative IDs are ignored.
+        """
+        if not self.crf:
+            ids, rows = np.concatenate(labels), np.concatenate(logits)
+            return float(self.batch_loss(np.maximum(ids, 0), rows, ids >= 0))
+        total, count = 0.0, 0
+        for index, emissions, mask in _padded_sentences(logits):
+            ids = np.full(mask.shape, -1, "int32")
+            for row, number in enumerate(index):
+                ids[row, : len(labels[number])] = labels[number]
+            arguments = emissions, np.maximum(ids, 0), ids >= 0, self.crf_layer.potentials
+            total -= linear_chain.run(linear_chain.log_likelihood, *arguments).sum()
+            count += (ids >= 0).sum()
+        return float(total / max(1, count))
+
+    # === Training ===
+
+    def _check_loss(self, loss: Any, **others: Any) -> None:
+        given = {"loss": loss, **others}
+        names = [name for name, value in given.items() if value is not None]
+        if self.crf and names:
+            raise ValueError(
+                "With crf=True, the loss is the negative log likelihood of label sequences, and "
+                f"the metric is the accuracy. Received: {', '.join(names)}. Pass only an optimizer."
+            )
+        super()._check_loss(loss, **others)
+
+    def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
+        if self.crf and sample_weight is not None:
+            y = _without_zero_weights(y, sample_weight)
+        return super().batch_loss(y, y_pred, sample_weight)
+
+    def get_compile_config(self) -> dict[str, Any]:
+        config = super().get_compile_config()
+        if self.crf and config:
+            del config["loss"]  # A loaded model's loss has a different layer.
+        return config
+
+    def _default_loss(self) -> Any:
+        return CRFLoss(self.crf_layer) if self.crf else super()._default_loss()
+
+    def _default_metrics(self) -> Any:
+        return None if self.crf else super()._default_metrics()
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Tensor = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Computes the loss, and updates the accuracy of a CRF.
+
+        Metrics have no access to the CRF's weights on JAX.
+        """
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        if self.crf:
+            ids, _, weights = self._targets_and_weights(x, y, y_pred, sample_weight, training)
+            best = self.crf_layer.decode(ops.stop_gradient(y_pred), ids >= 0)
+            self._crf_accuracy.update_state(ops.equal(best, ids), weights)
+        return loss
 
     def _label_rules(self, options: BatchOptions) -> TagRules:
         return TagRules(
@@ -288,6 +460,9 @@ class TokenClassifier(Task):
         if sample_weight is not None:
             sample_weight = ops.cast(sample_weight, "float32")
             weights *= weights_like(sample_weight, ops.shape(weights))
+        if self.crf:
+            y = ops.argmax(y, axis=-1) if len(y.shape) == 3 else y
+            y = _without_zero_weights(y, weights)
         return y, y_pred, weights
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
@@ -313,7 +488,8 @@ class TokenClassifier(Task):
             spans[begin:end] = [(0, *place)] * (end - begin)
         position = first[number]
         if tag is None:
-            tag = int(np.argmax(predict_row(self, features)[0, position]))
+            labels, _ = self.decode([predict_row(self, features)[0, first]])
+            tag = int(labels[0][number])
         index, name = target_class(tag, self.num_classes, self.class_names)
         indices: dict[str, tuple[int, ...]] = {"": (position, index)}
         name = f"{name} of {words[number]!r}"
@@ -329,6 +505,43 @@ class TokenClassifier(Task):
         from keras_bert.export.tagging_signatures import TAGGING_REQUESTS
 
         return TAGGING_REQUESTS
+
+
+def _allowed_labels(class_names: Sequence[str] | None, scheme: Scheme) -> AllowedLabels:
+    if class_names is None or not are_span_labels(class_names):
+        raise ValueError(
+            "With a scheme, class_names must be span labels, such as O, B-PER and I-PER. Received: "
+            f"scheme={scheme!r} and class_names={class_names!r}"
+        )
+    return allowed_labels(class_names, scheme)
+
+
+def _without_zero_weights(labels: Tensor, weights: Tensor) -> Tensor:
+    """Replaces labels with weight 0 by -1, because a CRF's loss leaves out negative labels."""
+    weights = ops.cast(weights, "float32")
+    return ops.where(weights > 0, ops.cast(labels, "int32"), -1)
+
+
+def _padded_sentences(
+    logits: Sequence[np.ndarray],
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
+    """Yields batches of non-empty sentences: their indices, padded logits, and the mask of words.
+
+    Sentences in a batch have similar lengths. There are few shapes, because each is compiled.
+    """
+    order = sorted(
+        filter(lambda index: len(logits[index]), range(len(logits))),
+        key=lambda index: len(logits[index]),
+    )
+    for start in range(0, len(order), _ROWS_DECODED):
+        index = order[start : start + _ROWS_DECODED]
+        length = 1 << (len(logits[index[-1]]) - 1).bit_length()
+        emissions = np.zeros((_ROWS_DECODED, length, logits[index[0]].shape[-1]), "float32")
+        mask = np.zeros(emissions.shape[:2], bool)
+        for row, number in enumerate(index):
+            emissions[row, : len(logits[number])] = logits[number]
+            mask[row, : len(logits[number])] = True
+        yield index, emissions, mask
 
 
 def _entities(

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ pytest.importorskip("tensorflow")
 
 from keras_bert.data.tagging_schemes import (  # noqa: E402
     SCHEMES,
+    allowed_labels,
     are_span_labels,
     convert_labels,
     detect_notation,
@@ -35,6 +38,23 @@ def test_schemes_encode_the_same_spans(scheme):
     for other in SCHEMES:
         assert convert_labels(labels, other) == LABELS[other].split()
     assert deviations(labels, scheme) == []
+
+
+@pytest.mark.parametrize(
+    ("scheme", "letters"), [("IOB1", "BI"), ("IOB2", "BI"), ("BIOES", "BIES"), ("BIOES", "BILU")]
+)
+def test_allowed_labels_have_no_deviations(scheme, letters):
+    names = ["O", *(f"{letter}-{kind}" for letter in letters for kind in ("PER", "LOC"))]
+    allowed = allowed_labels(names, scheme)
+    for length in (1, 2, 3):
+        for ids in itertools.product(range(len(names)), repeat=length):
+            is_allowed = allowed.start[ids[0]] and allowed.end[ids[-1]]
+            is_allowed &= all(allowed.transitions[pair] for pair in itertools.pairwise(ids))
+            assert is_allowed == (deviations([names[i] for i in ids], scheme) == [])
+    with pytest.raises(
+        ValueError, match=r"Labels in IOB2 must start with B, I or O\. Rec.* 'E-PER'"
+    ):
+        allowed_labels(["O", "E-PER"], "IOB2")
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ LAYERS = [
         },
         (HIDDEN,),
     ),
+    (layers.ConditionalRandomField, {}, (HIDDEN,)),
     (layers.Dense, {"units": 3}, (HIDDEN,)),
     (layers.Pooler, {"initializer_range": 0.1}, (HIDDEN,)),
     (layers.Pooler, {"pooling": "none", "norm": "layer_norm", "use_bias": False}, (HIDDEN,)),

@@ -10,8 +10,11 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, TokenClassifier  # noqa: E402
+from keras_bert import Backbone, Ensemble, TokenClassifier  # noqa: E402
+from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
+from keras_bert.data.tagging_schemes import deviations  # noqa: E402
+from keras_bert.export import ExportError  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.export.served_tasks import OPTIONS  # noqa: E402
@@ -19,16 +22,17 @@ from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
 NAMES = ["O", "B-PER", "B-LOC"]
+SPAN_NAMES = ["O", "B-PER", "I-PER", "B-LOC"]
 
 
-def make_tagger(**arguments):
+def make_tagger(backbone=None, **arguments):
     # With such a high initializer_range, a few steps are enough.
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS), max_sequence_length=24, initializer_range=0.3
     )
     preprocessor = TokenClassifierPreprocessor(make_tokenizer(*TOKENS), 16, overlap=4)
     arguments = {"class_names": NAMES, "preprocessor": preprocessor, **arguments}
-    return TokenClassifier(Backbone(config), **arguments)
+    return TokenClassifier(backbone or Backbone(config), **arguments)
 
 
 def make_sentences(count=40):
@@ -169,6 +173,87 @@ def test_labels_accept_names_and_ignored_ids(trained_tagger):
     weighted_scores = tagger.evaluate(words, [[1, 0, 2]], sample_weight=[[1, 1, 0]], verbose=0)
     assert ignored_scores[1] == 1.0
     assert weighted_scores == pytest.approx(ignored_scores, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def crf_tagger():
+    """Trains a tagger whose labels depend on the label before, in sentences of repeated words."""
+    keras.utils.set_random_seed(1)
+    tagger = make_tagger(class_names=SPAN_NAMES, crf=True, scheme="IOB2")
+    tagger.compile(AdamW(1e-2))
+    words = [["a"] * (1 + index % 5) + ["in", "romes"] for index in range(30)]
+    labels = [[1] + [2] * (len(sentence) - 3) + [0, 3] for sentence in words]
+    labels[0] = [1, -1, 3]
+    tagger.fit(words * 16, labels * 16, batch_size=8, verbose=0)
+    return tagger, words, labels
+
+
+def test_crf_learns_transitions(crf_tagger):
+    tagger, words, labels = crf_tagger
+    transitions = keras.ops.convert_to_numpy(tagger.crf_layer.transitions)
+    assert transitions[1, 2] > transitions[0, 2]
+    loss, accuracy = tagger.evaluate(words, labels, verbose=0)
+    assert accuracy > 0.9
+    logits = tagger.predict(words, verbose=0)
+    assert loss == pytest.approx(tagger.sequence_loss(logits, labels), abs=1e-5)
+    # All words of a sentence share its mean weight. Words with weight 0 are ignored.
+    weights = [[0.0, 2.0, *[1.0] * (len(sentence) - 2)] for sentence in words[:1]]
+    weighted = tagger.evaluate(words[:1], [[0, 1, 3]], sample_weight=weights, verbose=0)
+    ignored = tagger.evaluate(words[:1], [[-1, 1, 3]], verbose=0)
+    assert weighted[0] == pytest.approx(ignored[0], abs=1e-5)
+
+
+def test_crf_survives_files(crf_tagger, tmp_path):
+    tagger, words, labels = crf_tagger
+    tags = tagger.tag(words[:5])
+    tagger.save(tmp_path / "model.keras")
+    tagger.save_to_preset(tmp_path / "preset")
+    reordered = TokenClassifier.from_preset(tmp_path / "preset", class_names=SPAN_NAMES[::-1])
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for copy in (loaded, TokenClassifier.from_preset(tmp_path / "preset"), reordered):
+        assert (copy.crf, copy.scheme) == (True, "IOB2")
+        for sentence, expected in zip(copy.tag(words[:5]), tags, strict=True):
+            assert [tag["label"] for tag in sentence] == [tag["label"] for tag in expected]
+            scores = [tag["score"] for tag in expected]
+            np.testing.assert_allclose([tag["score"] for tag in sentence], scores, atol=1e-5)
+    loaded.fit(words, labels, verbose=0)
+    with pytest.raises(CheckpointError, match=r"Received: token_classifier, crf\. Save it with"):
+        tagger.save_hugging_face(tmp_path / "hf")
+    with pytest.raises(ExportError, match="'onnx' only supports taggers without a CRF"):
+        tagger.export(tmp_path / "model.onnx", "onnx")
+    with pytest.raises(ValueError, match=r"With crf=True, the loss is .* Received: loss"):
+        tagger.compile(loss="mse")
+    with pytest.raises(ValueError, match="members of an ensemble must be without a CRF"):
+        Ensemble([tagger])
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_scheme_constrains_tags_and_signatures(crf):
+    tagger = make_tagger(class_names=SPAN_NAMES, crf=crf, scheme="IOB2")
+    # Labels that would be invalid: I-PER first and after O
+    tagger.head.dense.bias.assign([0.0, -1.0, 3.0, 0.0])
+    tags = tagger.tag(["ann in bos.", "", "romes"])
+    labels = [[tag["label"] for tag in sentence] for sentence in tags]
+    assert not any(deviations(sentence, "IOB2") for sentence in labels)
+    assert "B-PER" in labels[0]
+    assert tagger.tag([["ann"], []])[1] == []
+    unconstrained = make_tagger(class_names=SPAN_NAMES, backbone=tagger.backbone)
+    unconstrained.head.set_weights(tagger.head.get_weights())
+    assert unconstrained.tag(["ann in"])[0][0]["label"] == "I-PER"
+    options = dataclasses.replace(OPTIONS, class_names=tuple(SPAN_NAMES))
+    signatures = tagger.serving_signatures(options)
+    outputs = signatures["serving_default"](tf.constant(["ann in bos.", "", "romes"]))
+    for sentence, served, scores in zip(tags, outputs["labels"], outputs["scores"], strict=True):
+        names = [name.decode() for name in served.numpy()[: len(sentence)]]
+        assert names == [tag["label"] for tag in sentence]
+        expected = [tag["score"] for tag in sentence]
+        np.testing.assert_allclose(scores[: len(sentence)], expected, atol=1e-5)
+    assert signatures["serving_default"](tf.constant([""]))["labels"].shape == (1, 0)
+    of_ids = signatures["serve_ids"](tf.constant([[2, 4, 3]]))
+    assert set(of_ids) == {"logits", "error"}
+    for names in (["NOUN", "O"], None):
+        with pytest.raises(ValueError, match="With a scheme, class_names must be span labels"):
+            make_tagger(num_classes=2, class_names=names, scheme="IOB2")
 
 
 def test_words_accept_tensors_and_arrays(trained_tagger):

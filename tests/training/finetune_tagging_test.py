@@ -146,6 +146,17 @@ def test_bracket_and_bare_labels_become_spans(tmp_path, caplog):
     assert data.train.labels == [["B-person", "I-person", "O", "O", "B-place"]]
     assert data.dev.labels == [["B-place"]]
     assert "train.conll: labels have no B- or I- prefix, so adjacent words with" in caplog.text
+    # GROBID's and DeLFT's files also have columns with features of the word.
+    train.write_text(
+        "Ann ann A LINESTART I-<author>\nLee lee L LINEIN <author>\nin in i a <other>\n"
+    )
+    dev.write_text("Ann I-<author>\n")
+    data = read_data(config)
+    assert (data.train.labels, data.train.words) == (
+        [["B-<author>", "I-<author>", "O"]],
+        [["Ann", "Lee", "in"]],
+    )
+    assert data.dev.labels == [["B-<author>"]]
     train.write_text("Ann (A*\nLee (B*\nsang *)\nhere *)\n")
     with pytest.raises(ValueError, match=r"in the sentence 'Ann Lee sang here': .* nested.*=keep"):
         read_data(config)

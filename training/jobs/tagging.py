@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data.conll import MissingLabelsError, TaggedText, write_conll
-from keras_bert.data.tagging_schemes import SCHEMES, Notation, detect_notation
+from keras_bert.data.labels import join_names
+from keras_bert.data.tagging_schemes import SCHEMES, Notation, are_span_labels, detect_notation
 from keras_bert.text.words import WORD_UNITS
 
 from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
@@ -90,12 +90,18 @@ class TaggingConfig(TaggedFilesConfig):
     Args:
         batch_size: Number of windows per optimizer step.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
+        crf: Whether to add a conditional random field (CRF), which learns scores for pairs of
+            consecutive labels. Predictions then follow the scheme. A preset with a CRF keeps it.
+        constrained_decoding: Whether predictions must follow the scheme also without a CRF. For
+            example, in IOB2 no I-PER follows O.
         word_unit: How the model splits texts into words: words, words_or_characters, whitespace,
             characters, characters_and_spaces (spaces are words), or segmented (as words, with a
             warning). auto infers it from the training words.
     """
 
     dropout: ProperFraction | None = None
+    crf: bool = False
+    constrained_decoding: bool = False
     word_unit: str = "auto"
 
     def __post_init__(self) -> None:
@@ -332,12 +338,27 @@ class Tagging(TaggingJob):
             self.preset,
             class_names=self.data.class_names,
             dropout=config.dropout,
+            crf=config.crf or None,
+            scheme=self._decoding_scheme(),
             word_unit=None if config.word_unit == "auto" else config.word_unit,
             **finetuning.preset_options(config),
         )
         words = model_inputs(train, train.words, config.context)
         labels = model_inputs(train, train.labels, config.context)
         return finetuning.training_of_text(tagger, words, labels, config, len(train))
+
+    def _decoding_scheme(self) -> Any:
+        """Returns the scheme that predictions must follow, or `None`."""
+        config, names = self.config, self.data.class_names
+        if config.scheme != "keep" and are_span_labels(names):
+            return config.scheme if config.crf or config.constrained_decoding else None
+        if config.constrained_decoding:
+            raise ValueError(
+                "--constrained_decoding requires span labels, such as O, B-PER and I-PER, and a "
+                f"--scheme other than keep. Received: --scheme={config.scheme} and the labels "
+                f"{join_names(names)}"
+            )
+        return None
 
     def predicted_labels(
         self, model: TokenClassifier, name: str, text: TaggedText
@@ -349,11 +370,7 @@ class Tagging(TaggingJob):
         sentences = [one for document in logits for one in document] if context else logits
         if name == "dev":
             class_ids = {label: index for index, label in enumerate(model.class_names)}
-            ids = [class_ids.get(label, -1) for labels in text.labels for label in labels]
-            weights = np.array(ids) >= 0
-            outputs = np.concatenate(sentences)
-            self.dev_loss = float(model.batch_loss(np.maximum(ids, 0), outputs, weights))
-        return [
-            [model.class_names[index] for index in np.argmax(finite(sentence), axis=-1)]
-            for sentence in sentences
-        ]
+            ids = [[class_ids.get(label, -1) for label in labels] for labels in text.labels]
+            self.dev_loss = model.sequence_loss(sentences, ids)
+        labels, _ = model.decode([finite(sentence) for sentence in sentences])
+        return [[model.class_names[index] for index in sentence] for sentence in labels]

@@ -44,6 +44,7 @@ _LABEL = ("label", "tag", "ner_tag", "ner", "pos")
 _DESCRIPTIONS = {
     "brackets": "spans in brackets, such as (PER* *)",
     "suffixes": "spans with the letter at the end, such as PER-B",
+    "GROBID": "spans as in GROBID, such as I-<title> <title>",
 }
 # Prefix for the name of the column that identifies a word's sentence
 _SENTENCE = "sent"

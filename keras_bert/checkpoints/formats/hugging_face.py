@@ -62,7 +62,7 @@ _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classi
 # A field in config.json that only this package reads
 _OWN_FIELD = "keras_bert"
 # The options in this field: of multi-label classifiers, and of taggers
-_OWN_OPTIONS = ("thresholds", "word_unit")
+_OWN_OPTIONS = ("thresholds", "word_unit", "scheme")
 # Without these fields, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
@@ -196,8 +196,8 @@ def _task_options(fields: Mapping[str, Any], path: Path, is_multi_label: bool) -
     """Returns a multi-label classifier's or a tagger's options."""
     own = fields.get(_OWN_FIELD) or {}
     if not is_multi_label:
-        unit = own.get("word_unit") if isinstance(own, dict) else None
-        return {} if unit is None else {"word_unit": unit}
+        names = ("word_unit", "scheme")
+        return {name: own[name] for name in names if name in own} if isinstance(own, dict) else {}
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
         isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
@@ -431,7 +431,7 @@ def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -
         choices = "; ".join(", ".join(names) for names in family.classes.values() if names)
         raise CheckpointError(
             f"A {family.name} model's heads in the transformers library must be one of: "
-            f"{choices}. Received: {', '.join(heads)}"
+            f"{choices}. Received: {', '.join(heads)}. Save it with `save_preset`."
         )
     # If two classes have the same heads, the second class is causal.
     return endings[-1 if causal else 0]
