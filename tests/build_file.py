@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "openvino_tokenizers": "openvino-tokenizers",
     "orbax": "orbax-checkpoint",
     "prometheus_client": "prometheus-client",
+    "sentence_transformers": "sentence-transformers",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
     "tensorflow_text": "tensorflow-text",

@@ -31,7 +31,10 @@ TASKS = {
         **{"max_answer_length": 3, "null_threshold": 1.5, "negative_fraction": 0.25, "dropout": 0.5}
     },
     keras_bert.MultipleChoice: {"dropout": 0.5},
-    keras_bert.TextEmbedder: {"pooling": "cls", "normalize": False},
+    keras_bert.TextEmbedder: {
+        **{"pooling": "cls", "normalize": False, "prompts": {"query": "x "}},
+        "default_prompt_name": "query",
+    },
     keras_bert.MaskedLM: {"masking": {"mask_selection_rate": 0.5}},
     keras_bert.Pretrainer: {
         **{"next_sentence": False, "sequence_format": "document_sentences"},

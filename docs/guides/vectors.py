@@ -123,6 +123,27 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
         print(f"  {similarity[index]:.2f}  {documents[index]}")
 
 # %% [markdown]
+# ## Prompts
+#
+# Some models are trained with a prompt in front of each text, for example E5, BGE and Nomic. Without the prompts, they find fewer of the
+# right documents. `embed_queries` and `embed_documents` add them:
+#
+# ```python
+# embedder = keras_bert.TextEmbedder.from_preset(
+#     "hf://intfloat/multilingual-e5-small", prompts={"query": "query: ", "document": "passage: "}
+# )
+# vectors = embedder.embed_documents(documents)
+# np.argsort(-(vectors @ embedder.embed_queries("a smooth line")))
+# ```
+#
+# - **Where they come from.** `from_preset` reads `prompts` and `default_prompt_name` from `config_sentence_transformers.json`. If the model's
+#   page names prompts that this file lacks, pass `prompts`. Presets, `.keras` files and Hugging Face directories keep them.
+# - **Other prompts.** `embed` adds the default prompt. `embed(texts, prompt_name="clustering")` adds another prompt of the model, and
+#   `embed(texts, prompt="Represent this: ")` adds this text.
+# - **Training.** `fit` adds no prompts. Train on pairs such as `("query: how", "passage: like this")`.
+# - **sentence-transformers** computes the same embeddings, with one exception. If a model has a prompt called `passage` or `corpus` but none
+#   called `document`, its version 6.2 encodes documents without a prompt.
+#
 # ## Fine-tune on pairs
 #
 # You only need texts that belong together, for example questions and answers. Here we use two sentences from the same docstring. The other texts

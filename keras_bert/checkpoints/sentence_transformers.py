@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from keras_bert.checkpoints.config_fields import check_needed
 from keras_bert.checkpoints.directories import checkpoint_errors, read_json
-from keras_bert.checkpoints.errors import CheckpointError, warn
+from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checks import POSITIVE_INT, shorten_repr
 from keras_bert.vocabularies.files import parse_json, read_text, write_json
 from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
@@ -44,9 +44,9 @@ MODES = ("mean", "cls")
 def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
     """Reads the sentence embedding options from a checkpoint directory.
 
-    The options are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, if the
-    directory specifies them. Warns about a prompt that sentence-transformers adds to each text by
-    default. Unsupported options that change the embeddings raise an error.
+    The options are `pooling` (`"mean"` or `"cls"`), `normalize`, `sequence_length`, `prompts` and
+    `default_prompt_name`, if the directory specifies them. Unsupported options that change the
+    embeddings raise an error.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -75,8 +75,7 @@ def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
     fields = read_json(path) if path.exists() else {}
     with checkpoint_errors(path):
         check_needed(fields, {"truncate_dim": ()})
-    _warn_about_prompt(fields, path)
-    return options
+    return options | _prompts(fields, path)
 
 
 def output_activation(directory: Path, fields: Mapping[str, Any]) -> str | None:
@@ -114,14 +113,18 @@ def other_head(directory: Path) -> str:
     )
 
 
-def _warn_about_prompt(fields: Mapping[str, Any], path: Path) -> None:
-    prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
-    prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
-    if prompt:
-        warn(
-            f"{path}: sentence-transformers adds the prompt {prompt!r} in front of each text by "
-            "default (default_prompt_name). Add it to your texts."
+def _prompts(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    prompts, default_name = fields.get("prompts") or {}, fields.get("default_prompt_name")
+    if not isinstance(prompts, dict):
+        raise CheckpointError(
+            f"{path}: prompts must be an object. Received: {shorten_repr(prompts)}"
         )
+    # sentence-transformers reads null as an empty prompt. It always has these two prompts.
+    texts = {name: "" if text is None else text for name, text in prompts.items()}
+    if default_name in ("query", "document"):
+        texts = {default_name: "", **texts}
+    options = {"prompts": texts, "default_prompt_name": default_name}
+    return {name: value for name, value in options.items() if value}
 
 
 def _pooling(path: Path) -> str:
@@ -195,6 +198,8 @@ def model_options(model: Any) -> dict[str, Any]:
     # The config is used because the preprocessor itself requires TensorFlow.
     preprocessor = task.get_config()["preprocessor"] or {}
     options = {"pooling": task.pooling, "normalize": task.normalize}
+    prompts = {"prompts": dict(task.prompts), "default_prompt_name": task.default_prompt_name}
+    options |= {name: value for name, value in prompts.items() if value}
     if "sequence_length" in preprocessor:
         options["sequence_length"] = preprocessor["sequence_length"]
     return options
@@ -225,3 +230,6 @@ def write_options(directory: Path, options: Mapping[str, Any], hidden_dim: int) 
     if "sequence_length" in options:
         length = {"max_seq_length": options["sequence_length"], "do_lower_case": False}
         write_json(directory / LENGTH_FILES[0], length)
+    if "prompts" in options:
+        names = "prompts", "default_prompt_name"
+        write_json(directory / PROMPTS_FILE, {name: options.get(name) for name in names})

@@ -19,6 +19,7 @@ from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_colum
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import (
+    as_string,
     first_of_element,
     given_columns,
     is_dataset,
@@ -27,6 +28,7 @@ from keras_bert.data.columns import (
 )
 from keras_bert.data.labels import LabelRules, label_descriptions, rank_labels
 from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
+from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import SentencePooling, unit_vectors
 from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
@@ -34,6 +36,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import ROWS_OF_PAIRS, first_positions, token_inputs
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
+from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -66,6 +69,10 @@ class TextEmbedder(Task):
     `compile()` defaults to AdamW with a learning rate of 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
 
+    Some models are trained with prompts, such as `"query: "` in front of each query.
+    `embed_queries` and `embed_documents` add the model's prompts. `fit`, `evaluate` and `predict`
+    add no prompts, so add them to these texts yourself.
+
     Args:
         backbone: The encoder, a `Backbone`.
         preprocessor: A `TextClassifierPreprocessor` or its config. Without it, the task only
@@ -74,6 +81,10 @@ class TextEmbedder(Task):
             vector.
         normalize: Whether to scale embeddings to unit L2 norm, so that dot products are cosine
             similarities.
+        prompts: A dict from names to prompts, for example `{"query": "query: ", "document":
+            "passage: "}`. From a sentence-transformers directory, defaults to its prompts.
+        default_prompt_name: The name of the prompt that `embed` adds by default. `None` for no
+            prompt.
         name: Name of the model.
 
     Call arguments:
@@ -84,7 +95,7 @@ class TextEmbedder(Task):
 
     Raises:
         ValueError: If `pooling` is neither `"mean"` nor `"cls"`, or is `"cls"` with a causal
-            encoder.
+            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`.
 
     Example:
 
@@ -102,7 +113,7 @@ class TextEmbedder(Task):
     supports_windows = True
     needs_labels = False
     default_learning_rate = 2e-5
-    preset_options = ("pooling", "normalize")
+    preset_options = ("pooling", "normalize", "prompts", "default_prompt_name")
     output_name = "embedding"
     uses_pooler = False
 
@@ -113,9 +124,12 @@ class TextEmbedder(Task):
         *,
         pooling: str = "mean",
         normalize: bool = True,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
         name: str = "text_embedder",
         **kwargs: Any,
     ) -> None:
+        all_prompts = Prompts({} if prompts is None else prompts, default_prompt_name)
         pool = SentencePooling(pooling, normalize, name="sentence_pooling")
         if pooling == "cls" and backbone.config.causal:
             raise ValueError(
@@ -136,6 +150,8 @@ class TextEmbedder(Task):
         )
         self.pooling = pooling
         self.normalize = normalize
+        self.prompts = dict(all_prompts.texts)
+        self.default_prompt_name = default_prompt_name
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -152,17 +168,68 @@ class TextEmbedder(Task):
     def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
         return metric  # The outputs are not logits.
 
-    def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
+    @warn_if_truncated
+    def embed(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray:
         """Computes the embeddings of texts.
 
         Args:
             x: A string, a list of strings, or a `tf.data.Dataset` of strings.
             batch_size: Number of texts per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
+            prompt_name: The name of the prompt to add in front of each text, a key of `prompts`.
+                Defaults to `default_prompt_name`.
+            prompt: The text to add in front of each text, instead of a prompt in `prompts`. An
+                empty string adds nothing.
 
         Returns:
             A float32 array `(texts, hidden)` in the order of the input, or `(hidden,)` for a single
             string.
+
+        Raises:
+            ValueError: If `x` contains pairs of texts, if the model has no prompt called
+                `prompt_name`, or if `prompt` is the name of a prompt.
+
+        Example:
+
+        ```python
+        vectors = embedder.embed(["A man eats.", "Someone is having lunch."])
+        vectors @ vectors.T    # cosine similarities
+        embedder.embed("What is BERT?", prompt_name="query")
+        embedder.embed("What is BERT?", prompt="Represent this question for searching: ")
+        ```
+        """
+        prompt = self._prompt(prompt_name, prompt)
+        x = materialize(x)
+        columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
+        if isinstance(columns, Mapping) and "text_pair" in columns:
+            raise ValueError("x must be single texts. Received: pairs of texts")
+        texts = [f"{prompt}{text}" for text in _texts_in_memory(x)] if prompt else x
+        vectors = self.predict(texts, batch_size=batch_size, verbose=verbose)
+        return np.asarray(vectors[0] if isinstance(x, str) else vectors)
+
+    def embed_queries(
+        self, x: Any, batch_size: int | None = None, verbose: int | str = 0
+    ) -> np.ndarray:
+        """Computes the embeddings of queries, with the model's prompt for queries.
+
+        This is the prompt called `query`. Without it, no prompt is added. Many models have
+        different prompts for queries and documents, and find fewer documents without them.
+
+        Args:
+            x: See `embed`.
+            batch_size: See `embed`.
+            verbose: See `embed`.
+
+        Returns:
+            See `embed`.
 
         Raises:
             ValueError: If `x` contains pairs of texts.
@@ -170,16 +237,64 @@ class TextEmbedder(Task):
         Example:
 
         ```python
-        vectors = embedder.embed(["A man eats.", "Someone is having lunch."])
-        vectors @ vectors.T    # cosine similarities
+        embedder = TextEmbedder.from_preset(
+            "hf://intfloat/multilingual-e5-small",
+            prompts={"query": "query: ", "document": "passage: "},
+        )
+        documents = ["Paris is the capital of France.", "Rome is the capital of Italy."]
+        vectors = embedder.embed_documents(documents)
+        vectors @ embedder.embed_queries("What is the capital of Italy?")
         ```
         """
-        x = materialize(x)
-        columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
-        if isinstance(columns, Mapping) and "text_pair" in columns:
-            raise ValueError("x must be single texts. Received: pairs of texts")
-        vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
-        return np.asarray(vectors[0] if isinstance(x, str) else vectors)
+        return self._embed_with(self._all_prompts.query_name, x, batch_size, verbose)
+
+    def embed_documents(
+        self, x: Any, batch_size: int | None = None, verbose: int | str = 0
+    ) -> np.ndarray:
+        """Computes the embeddings of documents, with the model's prompt for documents.
+
+        This is the first prompt called `document`, `passage` or `corpus`. Without any of them, no
+        prompt is added. See `embed_queries` for an example.
+
+        Args:
+            x: See `embed`.
+            batch_size: See `embed`.
+            verbose: See `embed`.
+
+        Returns:
+            See `embed`.
+
+        Raises:
+            ValueError: If `x` contains pairs of texts.
+        """
+        return self._embed_with(self._all_prompts.document_name, x, batch_size, verbose)
+
+    @property
+    def _all_prompts(self) -> Prompts:
+        return Prompts(self.prompts, self.default_prompt_name)
+
+    def _prompt(self, name: str | None, prompt: str | None) -> str:
+        """Returns the text to add in front of each text, given the arguments of `embed`."""
+        if prompt is None:
+            return self._all_prompts.text(name)
+        if name is not None:
+            raise ValueError(
+                "Only one of prompt and prompt_name may be given. Received: "
+                f"prompt={prompt!r}, prompt_name={name!r}"
+            )
+        if prompt in self.prompts:
+            raise ValueError(
+                "prompt must be the text to add in front of each text. Received: "
+                f"{prompt!r}, the name of a prompt. Pass prompt_name={prompt!r}."
+            )
+        return prompt
+
+    def _embed_with(
+        self, prompt_name: str | None, x: Any, batch_size: int | None, verbose: int | str
+    ) -> np.ndarray:
+        """Computes embeddings with a prompt by name, or without a prompt for `None`."""
+        prompt = None if prompt_name is not None else ""
+        return self.embed(x, batch_size, verbose, prompt_name=prompt_name, prompt=prompt)
 
     def classify_zero_shot(
         self,
@@ -300,6 +415,15 @@ class TextEmbedder(Task):
         from keras_bert.export.signatures import embedding_signatures
 
         return embedding_signatures(self, options)
+
+
+def _texts_in_memory(x: Any) -> list[str]:
+    """Converts single texts in any form to strings. The labels in a dataset are ignored."""
+    if not is_dataset(x):
+        return single_texts(x)
+    elements = map(first_of_element, x.as_numpy_iterator())
+    texts = (element["text"] if isinstance(element, Mapping) else element for element in elements)
+    return [as_string(text) for batch in texts for text in np.ravel(np.asarray(batch, object))]
 
 
 def _are_pairs(rows: InputAdapter) -> TypeGuard[TextAdapter]:

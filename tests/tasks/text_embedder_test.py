@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
-import warnings
 
 import keras
 import numpy as np
@@ -9,8 +8,8 @@ import pytest
 
 pytestmark = pytest.mark.on_torch
 
-from keras_bert import Backbone, TextEmbedder, checkpoints  # noqa: E402
-from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402
+from keras_bert import Backbone, TextEmbedder, checkpoints, load_model  # noqa: E402
+from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.losses import CosineSimilarityLoss  # noqa: E402
 from tests import small_tasks  # noqa: E402
@@ -243,27 +242,80 @@ def test_do_lower_case_mismatch_raises(tmp_path):
         TextEmbedder.from_preset(tmp_path)
 
 
-def test_default_prompt_warns(tmp_path):
-    write_sentence_transformers(make_embedder(), tmp_path, pooling_mode_cls_token=True)
-    path = tmp_path / "config_sentence_transformers.json"
-    fields = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
-    path.write_text(json.dumps(fields))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        TextEmbedder.from_preset(tmp_path)
-    edit_json(path, default_prompt_name="query")
-    with pytest.warns(CheckpointWarning, match="adds the prompt 'query: ' in front of each text"):
-        TextEmbedder.from_preset(tmp_path)
-    for file, changes in (
-        (path, {"truncate_dim": 8}),
-        (tmp_path / "1_Pooling" / "config.json", {"include_prompt": False}),
+PROMPTS = {"query": "a red ", "passage": "b "}
+
+
+def test_prompts_are_read_and_saved(tmp_path):
+    write_sentence_transformers(make_embedder(), tmp_path / "read", pooling_mode_cls_token=True)
+    path = tmp_path / "read" / "config_sentence_transformers.json"
+    path.write_text(json.dumps({"prompts": PROMPTS, "default_prompt_name": "passage"}))
+    embedder = TextEmbedder.from_preset(tmp_path / "read")
+    embedder.save_to_preset(tmp_path / "preset")
+    embedder.save_hugging_face(tmp_path / "written")
+    embedder.save(tmp_path / "embedder.keras")
+    for loaded in (
+        embedder,
+        *(TextEmbedder.from_preset(tmp_path / name) for name in ("preset", "written")),
+        load_model(tmp_path / "embedder.keras"),
     ):
-        edit_json(file, **changes)
-        with pytest.raises(
-            CheckpointError, match=rf"{file}: {next(iter(changes))} must be .*absent"
+        assert (loaded.prompts, loaded.default_prompt_name) == (PROMPTS, "passage")
+        as_written = loaded.embed(["green", "b green", "a red green"], prompt="")
+        for index, vector in (
+            (0, loaded.embed(["green"], prompt="")[0]),
+            (1, loaded.embed("green")),
+            (1, loaded.embed_documents("green")),
+            (2, loaded.embed_queries("green")),
+            (2, loaded.embed("green", prompt_name="query")),
+            (2, loaded.embed("green", prompt="a red ")),
         ):
-            TextEmbedder.from_preset(tmp_path)
-        edit_json(file, **dict.fromkeys(changes))
+            np.testing.assert_allclose(vector, as_written[index], atol=1e-6)
+    assert TextEmbedder.from_preset(tmp_path / "read", prompts={"x": "a "}, default_prompt_name="x")
+    without = make_embedder()
+    np.testing.assert_allclose(without.embed_queries(TEXTS), without.embed(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prompt_name": "q"}, r"prompt_name must be one of 'query', 'passage'\. Received: 'q'"),
+        ({"prompt": "query"}, r"the name of a prompt\. Pass prompt_name='query'\."),
+        ({"prompt": "", "prompt_name": "query"}, "Only one of prompt and prompt_name"),
+    ],
+)
+def test_invalid_prompt_raises(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_embedder(prompts=PROMPTS).embed("a", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prompts": {"query": 5}}, "prompts must be a dict from names to texts"),
+        ({"prompts": ["a"]}, r"prompts must be an object\. Received: \['a'\]"),
+        ({"default_prompt_name": "a"}, "default_prompt_name must be None, because the model has"),
+        ({"truncate_dim": 8}, "truncate_dim must be absent"),
+    ],
+)
+def test_unsupported_prompts_raise(fields, message, tmp_path):
+    write_sentence_transformers(make_embedder(), tmp_path, pooling_mode_cls_token=True)
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match=message):
+        TextEmbedder.from_preset(tmp_path)
+
+
+def test_prompts_match_sentence_transformers(tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    prompts = {"query": "a red ", "document": "b "}
+    embedder = make_embedder(prompts=prompts, default_prompt_name="query")
+    embedder.save_hugging_face(tmp_path)
+    reference = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
+    for received, expected in (
+        (embedder.embed(TEXTS), reference.encode(TEXTS)),
+        (embedder.embed_queries(TEXTS), reference.encode_query(TEXTS)),
+        (embedder.embed_documents(TEXTS), reference.encode_document(TEXTS)),
+        (embedder.embed(TEXTS, prompt="blue "), reference.encode(TEXTS, prompt="blue ")),
+    ):
+        np.testing.assert_allclose(received, expected, atol=1e-6)
 
 
 @pytest.mark.on_each_backend

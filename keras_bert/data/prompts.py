@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An embedder's prompts: texts in front of queries and documents, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from keras_bert import checks
+from keras_bert.text.characters import check_characters
+
+QUERY_NAMES = ("query",)
+# sentence-transformers tries these names in this order.
+DOCUMENT_NAMES = ("document", "passage", "corpus")
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompts:
+    """Prompts by name, as in a sentence-transformers model.
+
+    Args:
+        texts: The text of each prompt by its name. An empty text is a prompt that adds nothing.
+        default_name: The name of the prompt for texts without a prompt. `None` adds nothing.
+
+    Raises:
+        ValueError: If a name or a text is not a string, or if `default_name` is not in `texts`.
+
+    Example:
+
+    >>> prompts = Prompts({"query": "query: ", "passage": "passage: "}, default_name="passage")
+    >>> prompts.text(), prompts.text("query"), prompts.document_name
+    ('passage: ', 'query: ', 'passage')
+    """
+
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.texts, Mapping) or not all(
+            isinstance(value, str) for item in self.texts.items() for value in item
+        ):
+            raise ValueError(
+                'prompts must be a dict from names to texts, such as {"query": "query: "}. '
+                f"Received: {checks.shorten_repr(self.texts)}"
+            )
+        for name, text in self.texts.items():
+            check_characters(text, f"The prompt {name!r}")
+        if self.default_name is not None and self.default_name not in self.texts:
+            raise ValueError(
+                f"default_prompt_name must be {self._choices}. Received: {self.default_name!r}"
+            )
+
+    @property
+    def _choices(self) -> str:
+        names = ", ".join(map(repr, self.texts))
+        return f"one of {names}" if names else "None, because the model has no prompts"
+
+    def text(self, name: str | None = None) -> str:
+        """Returns a prompt's text. Without a name, it returns the default prompt's text or `""`.
+
+        Raises:
+            ValueError: If the model has no prompt with this name.
+        """
+        name = self.default_name if name is None else name
+        if name is None:
+            return ""
+        if name not in self.texts:
+            raise ValueError(f"prompt_name must be {self._choices}. Received: {name!r}")
+        return self.texts[name]
+
+    @property
+    def query_name(self) -> str | None:
+        """The name of the prompt for queries, or `None` if queries have no prompt."""
+        return self._first_of(QUERY_NAMES)
+
+    @property
+    def document_name(self) -> str | None:
+        """The name of the prompt for documents, or `None` if documents have no prompt."""
+        return self._first_of(DOCUMENT_NAMES)
+
+    def _first_of(self, names: tuple[str, ...]) -> str | None:
+        return next((name for name in names if name in self.texts), None)
