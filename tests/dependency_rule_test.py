@@ -74,7 +74,9 @@ LIBRARIES = {
     },
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to check ids in arrays
-    "checkpoints": {"keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow"},
+    "checkpoints": {
+        "keras", "keras_hub", "huggingface_hub", "numpy", "safetensors", "tensorflow", "tokenizers",
+    },
     "export": {
         "flatbuffers", "keras", "numpy", "tensorflow", "tensorflow_text",
         "nncf", "onnx", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",

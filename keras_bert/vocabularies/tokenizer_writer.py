@@ -25,6 +25,7 @@ from keras_bert.vocabularies.tokenizer_config import (
     WORDPIECE,
     check_tokenizer_config,
     decode_model,
+    list_tokens,
     with_defaults,
     without_defaults,
 )
@@ -79,6 +80,8 @@ def write_tokenizer(
     settings = writers[check_tokenizer_config(tokenizer)](
         directory, with_defaults(tokenizer), _names(tokenizer)
     )
+    # Classes that read everything else from tokenizer.json need these fields.
+    settings |= _names_field(_names(tokenizer), list_tokens(tokenizer))
     settings["model_max_length"] = max_sequence_length
     for field in ("truncation_side", SPECIAL_IN_TEXT_FIELD):
         if field in tokenizer:
@@ -149,7 +152,6 @@ def _write_wordpiece(
     rules = {field: config[field] for field in ("strip_accents", "tokenize_chinese_chars")}
     settings: dict[str, Any] = {
         "tokenizer_class": name,
-        **(_names_field(names, config["vocabulary"]) if name != "BertTokenizer" else {}),
         "do_lower_case": config["lowercase"],
         **without_defaults(WORDPIECE, rules),
         WORD_LENGTH_FIELD: config[WORD_LENGTH_FIELD],
@@ -182,7 +184,6 @@ def _write_byte_pair(
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "add_prefix_space": prefix,
-        **_names_field(names, config["vocabulary"]),
         "model_input_names": ["input_ids", "attention_mask"],
         FIRST_WORD_FIELD: config[FIRST_WORD_FIELD],
     }
@@ -201,7 +202,6 @@ def _write_sentence_piece(
     segments = ["token_type_ids"] if config["num_segments"] > 1 else []
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        **_names_field(names, all_tokens),
         # By default, classes omit segment ids, but ALBERT needs them for text pairs.
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }

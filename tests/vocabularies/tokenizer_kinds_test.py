@@ -120,6 +120,22 @@ def test_roberta_files_match_transformers(add_prefix_space, tmp_path):
     assert read_tokenizer(tmp_path / "saved") == config
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_pair"])
+def test_modernbert_with_other_tokenizers(kind, tmp_path):
+    """For this model_type, transformers reads everything from tokenizer.json and the settings."""
+    config = make_config(kind)
+    write_tokenizer(tmp_path, config, 12)
+    (tmp_path / "config.json").write_text('{"model_type": "modernbert"}')
+    transformers_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    batch = transformers_tokenizer(TEXTS, padding=True, add_special_tokens=False)
+    rows = [
+        [index for index, is_token in zip(*row, strict=True) if is_token]
+        for row in zip(batch["input_ids"], batch["attention_mask"], strict=True)
+    ]
+    assert rows == encode_texts(config)
+    assert read_tokenizer(tmp_path) == config
+
+
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_albert_files_match_transformers(lowercase, tmp_path):
     config = make_config("sentence_piece", lowercase=lowercase)

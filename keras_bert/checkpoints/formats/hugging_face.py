@@ -32,6 +32,7 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
+from keras_bert.checkpoints.tokenizer_check import check_tokenizer_json
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
 from keras_bert.checks import FRACTION
 from keras_bert.config import BertConfig
@@ -338,6 +339,8 @@ def save_hugging_face(
     )
     causal = backbone.config.causal
     task = getattr(model, "student_task", model)
+    has_own = tokenizer is not None and tokenizer == getattr(task, "tokenizer_config", None)
+    own_tokenizer = task.preprocessor.tokenizer if has_own else None
     own = {
         name: list(value) if isinstance(value, tuple) else value
         for name in _OWN_OPTIONS
@@ -370,6 +373,8 @@ def save_hugging_face(
         length = backbone.config.max_sequence_length
         with checkpoint_errors():
             write_tokenizer(temporary, tokenizer, length)
+        if own_tokenizer is not None:
+            check_tokenizer_json(temporary, own_tokenizer)
         if embeds:
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
         if text is not None:
