@@ -36,8 +36,8 @@ PACKAGES = {
     },
     "models": {"atomic", "checks", "config", "ops", "migration_hints", "layers", "checkpoints"},
     "export": {
-        "atomic", "checks", "config", "lazy", "ops", "layers", "models", "data", "text",
-        "vocabularies",
+        "atomic", "checks", "checkpoints", "config", "lazy", "ops", "layers", "models", "data",
+        "text", "vocabularies",
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",

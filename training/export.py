@@ -53,7 +53,7 @@ class ExportConfig(TextFileOptions):
             such as seed_*/model.keras, are exported as one model, an ensemble.
         output: The path to write: a directory whose name is a version number for a SavedModel, a
             file that ends in .onnx, .xml (openvino) or .tflite (litert, mediapipe), or a directory
-            (hugging_face).
+            (hugging_face and onnx_hugging_face).
         deploy_to: A model's directory on a server. The SavedModel is added as the next version. Can
             be combined with --output.
         push_to: The model on the Hugging Face Hub, as organization/model, to upload in the format
@@ -61,8 +61,9 @@ class ExportConfig(TextFileOptions):
         results: For hugging_face, the results.json to use for the model card. Defaults to the
             results of the model's run.
         license: For hugging_face, the license of the weights, such as apache-2.0.
-        export_format: One of auto, tf_saved_model, onnx, openvino, litert, mediapipe and
-            hugging_face. auto infers the format from --output.
+        export_format: One of auto, tf_saved_model, onnx, onnx_hugging_face (a directory for
+            transformers.js and other clients), openvino, litert, mediapipe and hugging_face. auto
+            infers the format from --output.
         dtype: One of float32 and int8, and for a SavedModel also bfloat16.
         pair: Whether a classifier accepts two texts. By default, it does if it was trained on
             pairs.
@@ -77,7 +78,8 @@ class ExportConfig(TextFileOptions):
             choices of different lengths to put them into one batch.
         calibration_file: Texts like those that will be served, in any format that training reads
             (such as .tsv, .csv, .jsonl or .parquet). Required for tf_saved_model and openvino in
-            int8.
+            int8. For onnx_hugging_face, the int8 file is not written if it loses more than 0.5
+            points on them.
         text: The column of the text in calibration_file, by name or by index from 0. If there is no
             column text, a usual name, such as review, is looked for.
         text_pair: The column of the second text, by name or by index. Empty for single texts.
@@ -234,11 +236,13 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
             f"--calibration_file must be given for --dtype=int8 in {format}, with about 300 texts "
             "like those that will be served"
         )
-    if config.calibration_file and not is_calibrated:
+    is_checked = known_format and known_format.includes_int8
+    if config.calibration_file and not (is_calibrated or is_checked):
         calibrated = [name for name, each in FORMATS.items() if each.is_calibrated]
+        checked = [name for name, each in FORMATS.items() if each.includes_int8]
         raise ValueError(
-            f"--calibration_file is only for {' and '.join(calibrated)} in int8, but the format is "
-            f"{format} in {config.dtype}"
+            f"--calibration_file is only for {' and '.join(calibrated)} in int8, and for "
+            f"{' and '.join(checked)}, but the format is {format} in {config.dtype}"
         )
     _check_destinations(config, format)
     return format

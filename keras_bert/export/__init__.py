@@ -10,4 +10,5 @@ with lazy_imports(globals()):
     from keras_bert.export.formats import FORMATS as FORMATS
     from keras_bert.export.options import ExportError as ExportError
     from keras_bert.export.options import ExportOptions as ExportOptions
+    from keras_bert.export.options import ExportWarning as ExportWarning
     from keras_bert.export.served_model import ServedModel as ServedModel

@@ -55,6 +55,12 @@ def export_task(
     - `mediapipe`: A LiteRT model of a classifier, regression or embedder, with the vocabulary and
       the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities. The
       tokenizer must be an uncased WordPiece tokenizer. See `keras_bert.export.formats.mediapipe`.
+    - `onnx_hugging_face`: A directory in the layout of the Hugging Face Hub, for transformers.js,
+      optimum, sentence-transformers and fastembed. It contains `config.json`, the tokenizer,
+      `onnx/model.onnx` in float32 and `onnx/model_quantized.onnx` in int8. Inputs and outputs have
+      their names and dtypes in `transformers`: `input_ids`, `attention_mask` and, with segments,
+      `token_type_ids`, int64. An embedder's output is `last_hidden_state`, and its pooling and
+      normalization are in the files of sentence-transformers.
     - `openvino` with `text=True`: A classifier, regression or embedder with its tokenizer. See
       `keras_bert.export.openvino_text`. To run it, you need the packages `openvino` and
       `openvino_tokenizers`, or OpenVINO Model Server, but not TensorFlow.
@@ -63,8 +69,10 @@ def export_task(
         task: A classifier, question answerer, tagger, multiple-choice task or embedder.
         filepath: Path to write to. For TensorFlow Serving, the last directory is the model's
             version, a number, for example `export/sst2/1`. In the other formats, it is a file that
-            ends in `.onnx`, `.xml` (a `.bin` file is written next to it) or `.tflite`.
-        format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"` or `"mediapipe"`.
+            ends in `.onnx`, `.xml` (a `.bin` file is written next to it) or `.tflite`, or for
+            `onnx_hugging_face` a directory.
+        format: `"tf_saved_model"`, `"onnx"`, `"onnx_hugging_face"`, `"openvino"`, `"litert"` or
+            `"mediapipe"`.
         class_names: The classifier's or tagger's labels, in the order of the class ids. Defaults to
             the task's class names, or to the ids if it has no class names.
         dtype: `"float32"`, `"bfloat16"` (SavedModel only) or `"int8"`. `"bfloat16"` halves the size
@@ -76,7 +84,9 @@ def export_task(
             Evaluate an int8 model before serving, because its predictions differ.
         calibration: About 300 texts similar to the served texts. For a text pair classifier, pass
             pairs of texts. For a question answerer, pass (question, passage) pairs. Required for an
-            int8 SavedModel or OpenVINO model. Not supported by the other formats.
+            int8 SavedModel or OpenVINO model. For `onnx_hugging_face`, the int8 file is not written
+            if it loses more than 0.5 points on these texts, see `keras_bert.export.calibration`.
+            Not supported by the other formats.
         pair: Whether a classifier accepts text pairs. A `NextSentencePredictor` always does.
         text: Whether an OpenVINO model accepts text instead of ids. A SavedModel always accepts
             text. ONNX and LiteRT models cannot.
@@ -238,7 +248,7 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
             f"pair must be False for a {type(task).__name__}, because it does not classify text "
             f"pairs. Received: {pair}"
         )
-    if format == "tf_saved_model" or text:
+    if needs.has_tokenizer or text:
         _ = task.preprocessor  # Raises ValueError if the task has no preprocessor.
     elif pair:
         raise ValueError(
@@ -258,18 +268,22 @@ def _calibration_rows(
     task: Any, format: str, dtype: str, calibration: Any
 ) -> tuple[tuple[str, ...], ...]:
     """Returns the texts of each calibration example, or an empty tuple if they are not used."""
-    if dtype != "int8" or not FORMATS[format].is_calibrated:
-        if calibration is not None:
-            raise ValueError(
-                "calibration is only supported with dtype='int8' and format='tf_saved_model' or "
-                f"'openvino'. Received: dtype={dtype!r}, format={format!r}"
-            )
+    includes_int8 = FORMATS[format].includes_int8
+    is_used = includes_int8 or (dtype == "int8" and FORMATS[format].is_calibrated)
+    if calibration is not None and not is_used:
+        raise ValueError(
+            "calibration is only supported with dtype='int8' and format='tf_saved_model' or "
+            "'openvino', or with format='onnx_hugging_face'. Received: "
+            f"dtype={dtype!r}, format={format!r}"
+        )
+    if not is_used or (includes_int8 and calibration is None):
         return ()
     if not (task.is_sequence_level or "question" in task.fields):
+        what = "calibration" if includes_int8 else "dtype='int8'"
+        advice = "Omit calibration" if includes_int8 else "Pass format='onnx' for int8"
         raise ExportError(
-            f"format={format!r} with dtype='int8' is only supported for classifiers, regressions, "
-            f"embedders and question answerers. Received: a {type(task).__name__}. Pass "
-            "format='onnx' for int8."
+            f"format={format!r} with {what} is only supported for classifiers, regressions, "
+            f"embedders and question answerers. Received: a {type(task).__name__}. {advice}."
         )
     _ = task.preprocessor  # Raises ValueError if the task has no preprocessor.
     if calibration is None or isinstance(calibration, str) or not len(calibration):

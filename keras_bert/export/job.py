@@ -14,17 +14,19 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_bert.export.formats import FORMATS
-from keras_bert.export.options import ExportError, ExportOptions
+from keras_bert.export.options import ExportError, ExportOptions, ExportWarning
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
-# Names in the scratch directory for the finished export and the child process's error message
-NEW_DIRECTORY, ERROR_FILE = "new", "error.txt"
+# Names in the scratch directory for the finished export, and for the child process's error message
+# and warnings
+NEW_DIRECTORY, ERROR_FILE, WARNINGS_FILE = "new", "error.txt", "warnings.json"
 
 
 def write_job(task: Any, options: ExportOptions, directory: Path) -> None:
@@ -77,6 +79,8 @@ def run_job_in_child_process(directory: Path) -> None:
         check=False,
     )
     if process.returncode == 0:
+        for message in json.loads((directory / WARNINGS_FILE).read_text()):
+            warnings.warn(message, ExportWarning, stacklevel=4)
         return
     error_file = directory / ERROR_FILE
     if error_file.exists():
@@ -106,7 +110,10 @@ def main() -> None:
     """Runs the job in the directory given by the first argument."""
     directory = Path(sys.argv[1])
     try:
-        run_job(directory)
+        with warnings.catch_warnings(record=True) as caught:
+            run_job(directory)
+        messages = [str(each.message) for each in caught if each.category is ExportWarning]
+        (directory / WARNINGS_FILE).write_text(json.dumps(messages))
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         (directory / ERROR_FILE).write_text(message, encoding="utf-8")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +14,10 @@ from keras_bert.ops.unpadding import forbid_unpadding
 
 
 def network_function(
-    task: Servable, length: int | None = None, rejects_negative_ids: bool = False
+    task: Servable,
+    length: int | None = None,
+    rejects_negative_ids: bool = False,
+    compute: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]] | None = None,
 ) -> tuple[Any, list[tf.TensorSpec]]:
     """Returns a function of `token_ids`, `segment_ids` and `padding_mask`, and its input specs.
 
@@ -21,6 +25,7 @@ def network_function(
         task: Task on the TensorFlow backend, in float32.
         length: Fixed sequence length. `None` for any length.
         rejects_negative_ids: Whether the runtime raises an error for negative ids.
+        compute: Function from the inputs to the outputs. Defaults to the task.
     """
     # (batch, length), or (batch, choices, length)
     outer = [None] * (len(task.input["token_ids"].shape) - 1)
@@ -35,7 +40,7 @@ def network_function(
             ids = features["token_ids"]
             features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
         with forbid_unpadding():  # Not all runtimes support the unpadded operations.
-            outputs = task(features, training=False)
+            outputs = compute(features) if compute else task(features, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
     return tf.function(logits, input_signature=specs, autograph=False), specs

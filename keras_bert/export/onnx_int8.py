@@ -19,6 +19,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 _MAX_MEDIAN_MULTIPLE = 2
 # Matches the second matmul in a feed-forward network. Layer names may end in a number.
 _FEED_FORWARD_OUTPUT = re.compile(r"/feed_forward(_\d+)?/output_projection")
+# The names of these inputs, in this package and in `transformers`. The remaining input is the mask.
+_IDS, _SEGMENTS = ("token_ids", "input_ids"), ("segment_ids", "token_type_ids")
 # Number and length of the random sequences for finding outlier channels
 _ROWS, _LENGTH = 8, 64
 
@@ -42,14 +44,18 @@ def write_int8(model: Any, path: Path, tokenizer: Any, max_sequence_length: int)
 def _random_features(model: Any, tokenizer: Any, length: int) -> dict[str, np.ndarray[Any, Any]]:
     ids = np.random.default_rng(0).integers(0, tokenizer.vocabulary_size, (_ROWS, length))
     ids[:, 0], ids[:, -1] = tokenizer.cls_token_id, tokenizer.sep_token_id
-    # (batch, length), or (batch, choices, length) with one choice
-    rank = len(model.graph.input[0].type.tensor_type.shape.dim)
-    ids = ids.reshape(_ROWS, *[1] * (rank - 2), length).astype("int32")
-    return {
-        "token_ids": ids,
-        "segment_ids": np.zeros_like(ids),
-        "padding_mask": np.ones_like(ids),
-    }
+    features = {}
+    for tensor in model.graph.input:
+        values = {**dict.fromkeys(_IDS, ids), **dict.fromkeys(_SEGMENTS, np.zeros_like(ids))}
+        kind = tensor.type.tensor_type
+        # (batch, length), or (batch, choices, length) with one choice
+        shape = _ROWS, *[1] * (len(kind.shape.dim) - 2), length
+        features[tensor.name] = (
+            values.get(tensor.name, np.ones_like(ids))
+            .reshape(shape)
+            .astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        )
+    return features
 
 
 def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,13 +14,17 @@ class ExportError(RuntimeError):
     """Raised if a model cannot be exported."""
 
 
+class ExportWarning(UserWarning):
+    """A warning about an export. It is also shown if a child process writes the export."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ExportFormat:
     """Declares an export format.
 
     Args:
         write: Writes a task on the TensorFlow backend to a path.
-        is_export: Returns whether a non-empty file contains an export's description.
+        is_export: Returns whether a directory or a non-empty file contains an export's description.
         suffixes: File suffixes, starting with the given path's suffix. `""` for a directory.
         dtypes: Supported precisions.
         packages: Required packages in addition to TensorFlow.
@@ -27,9 +32,14 @@ class ExportFormat:
         text_packages: Additional packages for models that accept text. `None` if the format only
             supports ids.
         is_calibrated: Whether int8 quantization uses calibration examples.
+        includes_int8: Whether each export also has an int8 model. It is checked with calibration
+            examples if they are given.
         has_fixed_length: Whether all sequences must have the same length.
         check: Raises an `ExportError` if the format does not support a task with these options, or
             a `ValueError` if the task has no preprocessor. `None` if the format supports all tasks.
+        has_tokenizer: Whether the export always includes the tokenizer.
+        directory_files: Matches the relative path of each file and directory in a directory. `None`
+            if the export is a file.
     """
 
     write: Callable[[Servable, Path, ExportOptions], None]
@@ -40,8 +50,11 @@ class ExportFormat:
     int8_packages: tuple[str, ...] = ()
     text_packages: tuple[str, ...] | None = None
     is_calibrated: bool = False
+    includes_int8: bool = False
     has_fixed_length: bool = False
     check: Callable[[Any, ExportOptions], None] | None = None
+    has_tokenizer: bool = False
+    directory_files: re.Pattern[str] | None = None
 
 
 class Servable(Protocol):
@@ -84,8 +97,7 @@ class ExportOptions:
         text: Whether an OpenVINO model accepts text.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         chunk_tokens: Number of tokens that a SavedModel computes at a time, including padding.
-        calibration: Calibration examples for an int8 SavedModel or OpenVINO model. Each example has
-            one or two texts.
+        calibration: Calibration examples for an int8 model. Each example has one or two texts.
         padded_batches: Whether servers may pad multiple requests to the same length.
     """
 

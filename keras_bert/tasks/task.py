@@ -445,7 +445,8 @@ class Task(TextTrainer):
         Args:
             filepath: Path to write to. For TensorFlow Serving, a directory whose name is the
                 version number.
-            format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"` or `"mediapipe"`.
+            format: `"tf_saved_model"`, `"onnx"`, `"onnx_hugging_face"`, `"openvino"`, `"litert"` or
+                `"mediapipe"`.
             **options: `class_names`, `dtype`, `overwrite` and others, see
                 `keras_bert.export.export_task`.
 

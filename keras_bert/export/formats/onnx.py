@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_bert.export.description import METADATA_NAME, ExportDescription
 from keras_bert.export.options import ExportFormat, ExportOptions, Servable
@@ -17,11 +19,20 @@ _AXES = {2: ("batch", "length"), 3: ("batch", "choices", "length")}
 
 
 def _write(task: Servable, path: Path, options: ExportOptions) -> None:
-    import tf2onnx
-
     from keras_bert.export.network import network_function
 
     function, specs = network_function(task)
+    model = convert(function, specs, ExportDescription.from_task(task, options))
+    if options.dtype == "int8":
+        write_int8(model, path, task)
+    else:
+        path.write_bytes(model.SerializeToString())
+
+
+def convert(function: Any, specs: Sequence[Any], description: ExportDescription) -> Any:
+    """Converts a TensorFlow function with these input specs to an `onnx.ModelProto`."""
+    import tf2onnx
+
     model, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=_OPSET)
     # Outputs share their leading axes with the inputs. The remaining axes have fixed sizes.
     for tensor in (*model.graph.input, *model.graph.output):
@@ -29,17 +40,19 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
             if not axis.dim_value:
                 axis.dim_param = name
-    description = ExportDescription.from_task(task, options).to_json()
-    model.metadata_props.add(key=METADATA_NAME, value=description)
-    if options.dtype == "int8":
-        from keras_bert.export.onnx_int8 import write_int8
-
-        write_int8(model, path, task.preprocessor.tokenizer, task.config.max_sequence_length)
-    else:
-        path.write_bytes(model.SerializeToString())
+    model.metadata_props.add(key=METADATA_NAME, value=description.to_json())
+    return model
 
 
-def _is_export(path: Path) -> bool:
+def write_int8(model: Any, path: Path, task: Servable) -> None:
+    """Writes an `onnx.ModelProto` of a task in int8. Modifies the model."""
+    from keras_bert.export import onnx_int8
+
+    onnx_int8.write_int8(model, path, task.preprocessor.tokenizer, task.config.max_sequence_length)
+
+
+def is_export(path: Path) -> bool:
+    """Returns whether an ONNX file has an export's description."""
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
@@ -49,7 +62,7 @@ def _is_export(path: Path) -> bool:
 
 ONNX = ExportFormat(
     write=_write,
-    is_export=_is_export,
+    is_export=is_export,
     suffixes=(".onnx",),
     dtypes=("float32", "int8"),
     packages=("tf2onnx",),

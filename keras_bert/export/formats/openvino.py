@@ -38,26 +38,13 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
     """
     import nncf
 
-    from keras_bert.data.questions import QuestionWindows
-    from keras_bert.models.inputs import INPUT_NAMES
-
-    def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
-        # Each batch has only one example, because padding would distort the calibration.
-        number, row = numbered_row
-        inputs = task.preprocessor(*([text] for text in row))
-        if isinstance(inputs, QuestionWindows):
-            # Take the first window from the first passage, the second from the second, and so on.
-            inputs = task.preprocessor.pad(inputs)
-            window = number % len(inputs["token_ids"])
-            is_token = inputs["padding_mask"][window]
-            inputs = {name: x[window][is_token][None] for name, x in inputs.items()}
-        return {name: inputs[name].astype("int32") for name in INPUT_NAMES}
+    from keras_bert.export.calibration import calibration_features
 
     tasks = getattr(task, "members", (task,))
     heads = {member.head.name for member in tasks if hasattr(member, "head")}
     return nncf.quantize(
         model,
-        nncf.Dataset(list(enumerate(calibration)), features),
+        nncf.Dataset(list(calibration_features(task, calibration))),
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(calibration),
         # 7-bit weights, because 8 bits saturate on CPUs without VNNI. See `LARGEST_IN_KERNEL`.

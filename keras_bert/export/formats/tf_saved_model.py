@@ -3,10 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+from keras_bert.export.description import DESCRIPTION_FILE, TOKENIZER_FILE
 from keras_bert.export.options import ExportFormat, ExportOptions
+
+# Files and directories in an exported SavedModel, and the SavedModel itself (".")
+_OWN_FILES = re.compile(
+    r"\.|(saved_model|fingerprint)\.pb|batching_params\.pbtxt|assets|assets\.extra|"
+    rf"{re.escape(DESCRIPTION_FILE)}|{re.escape(TOKENIZER_FILE)}|"
+    r"assets\.extra/tf_serving_warmup_requests|variables(/variables\.(index|data-\d+-of-\d+))?"
+)
 
 
 def _write(task: Any, path: Path, options: ExportOptions) -> None:
@@ -21,10 +30,12 @@ def _write(task: Any, path: Path, options: ExportOptions) -> None:
 
 TF_SAVED_MODEL = ExportFormat(
     write=_write,
-    is_export=lambda path: False,  # A SavedModel is a directory, not a file.
+    is_export=lambda path: (path / DESCRIPTION_FILE).exists(),
     suffixes=("",),
     dtypes=("float32", "bfloat16", "int8"),
     packages=("tensorflow_text",),
     text_packages=(),
     is_calibrated=True,
+    has_tokenizer=True,
+    directory_files=_OWN_FILES,
 )
