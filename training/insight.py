@@ -36,7 +36,7 @@ from .engine import output_directory, program
 from .engine.job import InsightRows
 from .engine.options import check_unset
 from .engine.run_report import duration
-from .engine.saved_models import check_model, holds_exports, is_export
+from .engine.saved_models import check_model, is_export, newest_version
 from .jobs.report_configs import InsightConfig, check_flags_of_kind
 from .jobs.tasks import jobs_by_kind, jobs_by_predict_method
 from .plots import page
@@ -151,7 +151,7 @@ def _write_report(config: InsightConfig) -> Path:
 def _load(path: str, flag: str) -> Any:
     import keras_bert
 
-    if path.endswith(".keras") or is_export(Path(path)) or holds_exports(Path(path)):
+    if path.endswith(".keras") or is_export(Path(path)) or newest_version(Path(path)):
         check_model(path, flag=flag)
         model = keras_bert.load_model(path, compile=False)
     else:

@@ -107,8 +107,9 @@ class PredictConfig(TextFileOptions):
     """The model, the input and the output.
 
     Args:
-        model: A directory written by export, or a .keras file. Multiple files, separated by commas
-            or given by wildcards such as seed_*/model.keras, are an ensemble.
+        model: A directory written by export, a .keras file, or a checkpoint (minilm,
+            hf://organization/model or its directory). Multiple files, separated by commas or given
+            by wildcards such as seed_*/model.keras, are an ensemble.
         input: The input file, or - for standard input.
         output: The file for the predictions, or - for standard output.
         format: Format of the input, one of auto, lines, tsv, csv, jsonl, arrow (Parquet and Arrow),
@@ -499,9 +500,11 @@ def load_model(model: str) -> tuple[Any, RowFields]:
 
     Raises:
         FileNotFoundError: If the model does not exist.
-        ValueError: If the path is neither an export nor a task's `.keras` file, or if the task does
-            not predict on text.
+        ValueError: If the path is neither an export, a task's `.keras` file nor a checkpoint, or if
+            the task does not predict on text.
     """
+    if saved_models.is_preset(model):
+        return _with_fields(saved_models.load_preset(model), pairs=None)
     files = saved_models.model_files(model, exported=True)
     return _exported(files[0]) if files[0].is_dir() else _saved(files)
 
@@ -514,10 +517,19 @@ def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
             f"{files[0]} must be a task that predicts on text. Received: a {name}. Save a preset, "
             "and load it as such a task, for example as a MaskedLM."
         )
-    # Whether the models were trained on pairs, or None if the results of the run are missing
     pairs = {output_directory.load_results(file).get("pairs") for file in files}
-    names = (*task.fields, *(task.optional_fields if True in pairs else ()))
-    return task, RowFields(names, task.list_fields, task.optional_fields if None in pairs else ())
+    return _with_fields(task, True if True in pairs else None if None in pairs else False)
+
+
+def _with_fields(task: Any, pairs: bool | None) -> tuple[Any, RowFields]:
+    """Returns a task and the fields of its rows.
+
+    Args:
+        task: The task.
+        pairs: Whether it was trained on pairs. `None` if this is unknown.
+    """
+    names = (*task.fields, *(task.optional_fields if pairs else ()))
+    return task, RowFields(names, task.list_fields, task.optional_fields if pairs is None else ())
 
 
 def _exported(path: Path) -> tuple[Any, RowFields]:

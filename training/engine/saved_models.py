@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert import minilm
 from keras_bert.data.file_systems import find_files
 
 from . import program
 
+HUB_SCHEME = "hf://"
 _WILDCARDS = "*?["
 _SAVED = "the .keras file of a task"
 _EXPORTED = "a directory written by export"
@@ -72,6 +74,46 @@ def load_task(files: Sequence[Path]) -> Any:
         raise ValueError(f"--model: {error} ({members})") from error
 
 
+def is_preset(model: str) -> bool:
+    """Returns whether `--model` is a checkpoint: a directory, `minilm` or a Hub ID `hf://…`."""
+    path = Path(model)
+    if path.is_dir():
+        is_saved = (path / "metadata.json").is_file() or is_export(path)
+        return (path / "config.json").is_file() and not is_saved
+    return model == minilm.NAME or model.startswith(HUB_SCHEME)
+
+
+def load_preset(preset: str) -> Any:
+    """Loads a checkpoint as the task whose head it contains.
+
+    Without a task's head, or with the configuration of sentence-transformers, it is a
+    `TextEmbedder`. Otherwise, a masked LM's head makes it a `MaskedLM`.
+
+    Raises:
+        ValueError: If the checkpoint is invalid, or has no vocabulary.
+    """
+    program.import_quietly()
+    import keras_bert
+    from keras_bert import checkpoints
+    from keras_bert.checkpoints.sentence_transformers import MODULES_FILE
+
+    checkpoint = checkpoints.open_checkpoint(preset)
+    task_classes: list[Any] = [
+        keras_bert.TextClassifier,
+        keras_bert.TokenClassifier,
+        keras_bert.QuestionAnswerer,
+        keras_bert.MultipleChoice,
+    ]
+    heads = {task_class.head_name: task_class for task_class in task_classes}
+    if not (checkpoint.directory / MODULES_FILE).is_file():
+        heads["masked_lm"] = keras_bert.MaskedLM
+    stored = (task_class for head, task_class in heads.items() if head in checkpoint.heads)
+    task = next(stored, keras_bert.TextEmbedder).from_preset(checkpoint.directory)
+    if task.preprocessor is None:
+        raise ValueError(f"--model={preset} must have a vocabulary. Received: no vocabulary")
+    return task
+
+
 def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Path:
     """Checks that a path is a trained model.
 
@@ -95,7 +137,7 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
         kind, problem = FileNotFoundError, "does not exist"
     elif is_export(model):
         problem = "is an exported SavedModel"
-    elif holds_exports(model):
+    elif newest_version(model):
         problem = "is a directory of exported versions"
     near = next(filter(None, _near(model, exported)), None)
     meant = "" if near is None else f". Did you mean --{flag}={near}?"
@@ -107,9 +149,9 @@ def is_export(path: Path) -> bool:
     return (path / "saved_model.pb").is_file()
 
 
-def holds_exports(directory: Path) -> bool:
-    """Returns whether a directory contains exports, in subdirectories named by version number."""
-    return bool(_versions(directory))
+def newest_version(directory: Path) -> Path | None:
+    """Returns the newest export in a directory's subdirectories named by version number, if any."""
+    return next(iter(_versions(directory)), None)
 
 
 def _versions(directory: Path) -> list[Path]:
