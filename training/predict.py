@@ -6,12 +6,12 @@
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
     python -m training.predict --model='runs/reviews/seed_*/model.keras' --input=reviews.txt
 
-The model is a directory written by `export`, or a task's `.keras` file. Multiple files form an
-ensemble that averages their predictions. The command reads the same formats as training and
-evaluation: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON array or Parquet with the task's fields
-(`text` and, for pairs, `text_pair`; `question` and `context`; `text` and `choices`), SQuAD's JSON,
-CoNLL columns, SWAG's CSV and CODAH's TSV. Text files may be compressed. Any other file, and
-standard input, is read as one text per line or as JSON Lines.
+The model is a directory written by `export`, a task's `.keras` file, or a checkpoint. Multiple
+`.keras` files form an ensemble that averages their predictions. The command reads the same formats
+as training and evaluation: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON array or Parquet with the
+task's fields (`text` and, for pairs, `text_pair`; `question` and `context`; `text` and `choices`),
+SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV. Text files may be compressed. Any other
+file, and standard input, is read as one text per line or as JSON Lines.
 
 The command writes one prediction per row, in the order of the input. A blank row is predicted as an
 empty text. The field `id` is copied to the output, and with --include_input also the texts.

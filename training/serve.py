@@ -3,15 +3,17 @@
 
     python -m training.serve --model=runs/reviews/export/1
     python -m training.serve --model=runs/reviews/seed_1/model.keras --port=0
-    python -m training.serve --model=sst2=runs/sst2/export/1,minilm=export/minilm/1
+    python -m training.serve --model=minilm,sst2=export/sst2
     curl http://127.0.0.1:8501/v1/models/model:predict -d '{"instances": ["a gripping film"]}'
 
-A model is a directory written by `export`, or a task's `.keras` file. On the JAX and PyTorch
-backends, a `.keras` file does not require TensorFlow. A SavedModel offers all its signatures, a
-task only `serving_default`. Requests that arrive together are batched by similar text length.
+A model is a directory written by `export`, a task's `.keras` file, or a checkpoint. In a directory
+of versions, the newest version is served, also if it is added later. On the JAX and PyTorch
+backends, only exports require TensorFlow. A SavedModel offers all its signatures, a task only
+`serving_default`. Requests that arrive together are batched by similar text length.
 Ctrl-C or SIGTERM stops the server after it has responded to all received requests.
 
     POST /v1/embeddings, GET /v1/models             OpenAI's API
+    POST /v1/rerank, /v2/rerank                     Cohere's and Jina's API
     POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API, also with
     POST /tokenize, /decode; GET /info, /health     the prefix /models/NAME
     POST /v1/models/NAME[/versions/N]:predict       TensorFlow Serving's REST API
@@ -35,13 +37,23 @@ import signal
 import socket
 import ssl
 import stat
+import sys
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+
+from keras_bert import minilm
 
 from .engine import example_request, output_directory, program, saved_models
-from .engine.options import CommandConfig, NonNegativeInt, PositiveInt, UnusedFlags, num_cores
+from .engine.options import (
+    CommandConfig,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    UnusedFlags,
+    num_cores,
+)
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
@@ -68,9 +80,11 @@ class ServeConfig(CommandConfig):
     """The models, the address and the limits.
 
     Args:
-        model: A directory written by export, or a .keras file. Multiple files, separated by commas
-            or matched by a pattern such as seed_*/model.keras, form an ensemble. NAME=PATH sets the
-            model's name in requests, and NAME=PATH,NAME=PATH serves multiple models.
+        model: A directory written by export, a directory of such versions (1, 2, …), a .keras file,
+            or a checkpoint (minilm, hf://organization/model or its directory). Multiple .keras
+            files, separated by commas or matched by a pattern such as seed_*/model.keras, form an
+            ensemble. NAME=PATH sets the model's name in requests, and NAME=PATH,NAME=PATH serves
+            multiple models, or one model by multiple names.
         host: The address to listen on. 0.0.0.0 listens on all network interfaces.
         port: The port. 0 uses a free port.
         unix_socket: A file for a Unix socket, to listen on instead of a host and a port. Only this
@@ -89,6 +103,13 @@ class ServeConfig(CommandConfig):
         max_rows: Maximum number of examples in a request.
         max_bytes: Maximum request size in bytes.
         max_waiting_rows: Maximum number of waiting examples. Further requests get status 503.
+        request_timeout: Maximum number of seconds for a request, including its body. Slower
+            requests get status 504, and their waiting examples are not computed. Defaults to no
+            limit.
+        auto_truncate: Whether to truncate overlong texts. By default, they are an error, unless the
+            request has TEI's truncate. TensorFlow Serving's endpoints always truncate.
+        access_log: A file to which a JSON object is appended for each request, without its texts,
+            or - for standard output. Empty for no log.
     """
 
     model: str = ""
@@ -104,6 +125,9 @@ class ServeConfig(CommandConfig):
     max_rows: PositiveInt = 2048
     max_bytes: PositiveInt = 4_000_000
     max_waiting_rows: PositiveInt = 4096
+    request_timeout: PositiveFloat | None = None
+    auto_truncate: bool = False
+    access_log: str = ""
 
     def unused_flags(self) -> UnusedFlags:
         if self.unix_socket:
@@ -133,16 +157,26 @@ def main(config: ServeConfig) -> None:
     program.require(_LIBRARIES, "serve")
     check_tls(config)
     with (
+        _opened_log(config.access_log) as access_log,
         listening_on_file(config.unix_socket)
         if config.unix_socket
-        else listening(config.host, config.port)
-    ) as listener:
+        else listening(config.host, config.port) as listener,
+    ):
         server = load(config)
         try:
-            serve(config, server, listener)
+            serve(config, server, listener, access_log)
         finally:
             server.close()
     print("stopped", flush=True)
+
+
+@contextlib.contextmanager
+def _opened_log(path: str) -> Iterator[IO[str] | None]:
+    if path in ("", "-"):
+        yield sys.stdout if path else None
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        yield file
 
 
 def check_tls(config: ServeConfig) -> None:
@@ -219,7 +253,12 @@ def listening(host: str, port: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
 
 
-def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
+def serve(
+    config: ServeConfig,
+    server: ModelServer,
+    listener: socket.socket,
+    access_log: IO[str] | None = None,
+) -> None:
     """Serves models until a signal stops the process, then finishes the received requests."""
     from .serving import connections
     from .serving.application import application
@@ -237,6 +276,7 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
         is_local=is_local,
         api_key=config.api_key or os.environ.get(_API_KEY, ""),
         allowed_origins=config.allowed_origins,
+        access_log=access_log,
     )
     http = connections.server(own, _SECONDS_TO_END, config.tls_certificate, config.tls_key)
     # From now on, Ctrl-C and SIGTERM stop the server gracefully, with exit status 0.
@@ -257,11 +297,15 @@ def named_models(model: str) -> dict[str, str]:
 
     >>> named_models("sst2=runs/sst2/export/1,squad=a.keras,b.keras")
     {'sst2': 'runs/sst2/export/1', 'squad': 'a.keras,b.keras'}
+    >>> named_models("minilm,hf://dslim/bert-base-NER")
+    {'minilm': 'minilm', 'dslim/bert-base-NER': 'hf://dslim/bert-base-NER'}
     """
     paths: dict[str, str] = {}
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
         match = _NAMED.fullmatch(part)
+        if preset := _preset_name(part):
+            match = _NAMED.fullmatch(f"{preset}={part}")
         if match is None or _is_path(part, match[2]):  # `part` is an ensemble member.
             paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
@@ -275,6 +319,14 @@ def named_models(model: str) -> dict[str, str]:
     return paths
 
 
+def _preset_name(part: str) -> str:
+    """Returns the name of `minilm` or a Hub ID in requests, or `""` for other models."""
+    if part == minilm.NAME:
+        return "" if Path(part).exists() else part
+    is_hub = part.startswith(saved_models.HUB_SCHEME)
+    return part.removeprefix(saved_models.HUB_SCHEME).partition("@")[0] if is_hub else ""
+
+
 def _is_path(part: str, right: str) -> bool:
     """Returns whether all of `runs/lr=1/model.keras` is a path, even if it is misspelled."""
     if saved_models.exists(part):
@@ -284,19 +336,50 @@ def _is_path(part: str, right: str) -> bool:
 
 def load(config: ServeConfig) -> ModelServer:
     """Loads the models and warms them up, because the first request of each size is slow."""
-    paths = named_models(config.model)
-    for path in paths.values():  # Fail before TensorFlow is loaded.
-        saved_models.model_files(path, exported=True)
+    names: dict[str, list[str]] = {}
+    for name, path in named_models(config.model).items():
+        names.setdefault(path, []).append(name)
+    versions = {path: saved_models.newest_version(Path(path)) for path in names}
+    for path, version in versions.items():  # Fail before TensorFlow is loaded.
+        if saved_models.is_preset(path):
+            program.check_preset(path)
+        else:
+            saved_models.model_files(str(version or path), exported=True)
     from .serving.metrics import Metrics
     from .serving.server import ModelServer
+    from .serving.versions import VersionWatcher
 
-    if any(Path(path).is_dir() for path in paths.values()):
+    if any(saved_models.is_export(version or Path(path)) for path, version in versions.items()):
         # Throughput is highest if each matmul uses one core, and multiple matmuls run in parallel.
         os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     program.import_quietly()
     metrics = Metrics()
-    models = {name: _load_model(config, name, path, metrics) for name, path in paths.items()}
-    return ModelServer(models, metrics, config.max_rows, config.max_bytes)
+
+    def load_names(path: str, names: Sequence[str]) -> dict[str, LoadedModel]:
+        model = _load_model(config, names[0], path, metrics)
+        return {name: dataclasses.replace(model, name=name) for name in names}
+
+    models = {}
+    for path, version in versions.items():
+        models |= load_names(str(version or path), names[path])
+    server = ModelServer(
+        {name: models[name] for name in named_models(config.model)},
+        metrics,
+        config.max_rows,
+        config.max_bytes,
+        auto_truncate=config.auto_truncate,
+        request_timeout=config.request_timeout,
+    )
+    for path, version in versions.items():
+        if version is not None:
+            server.watchers.append(
+                VersionWatcher(
+                    version,
+                    functools.partial(saved_models.newest_version, Path(path)),
+                    lambda new, own=names[path]: server.replace(load_names(str(new), own)),
+                )
+            )
+    return server
 
 
 def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> LoadedModel:
@@ -346,11 +429,18 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
     """Returns the startup message: the models' URLs and an example request."""
     paths = named_models(config.model)
     urls = {name: f"{address}/v1/models/{urllib.parse.quote(name)}" for name in paths}
-    lines = [f"serving {path} at {urls[name]}" for name, path in paths.items()]
+    lines = [
+        f"serving {path} at {urls[name]}"
+        + f" (version {server.models[name].version})"
+        * bool(saved_models.newest_version(Path(path)))
+        for name, path in paths.items()
+    ]
     name, path = next(iter(paths.items()))
     curl = "curl"
     if config.unix_socket:
         curl += f" --unix-socket {shlex.quote(config.unix_socket)}"
+    if config.api_key or os.environ.get(_API_KEY):
+        curl += f' -H "Authorization: Bearer ${_API_KEY}"'
     return "\n".join(
         [
             *lines[:-1],

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -59,14 +60,14 @@ def start_server(model, *flags):
 
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
-    """A server that serves an export on TensorFlow, and a `.keras` file on other backends."""
+    """A server that serves versions on TensorFlow, and a `.keras` file on other backends."""
     directory = tmp_path_factory.mktemp("models")
     if IS_TENSORFLOW:
         classifier.export(directory / "7", warm_up=False)
     else:
         classifier.save(directory / "model.keras")
     with start_server(
-        directory / ("7" if IS_TENSORFLOW else "model.keras"), "--max_rows=100"
+        directory if IS_TENSORFLOW else directory / "model.keras", "--max_rows=100"
     ) as running_server:
         yield running_server
 
@@ -100,7 +101,8 @@ def approximate_predictions(answers):
 @pytest.mark.on_each_backend
 def test_served_predictions_match_the_task(server, classifier):
     _, lines, port = server
-    assert lines[0].endswith("; ready, press Ctrl-C to stop\n")
+    version = " (version 7)" * IS_TENSORFLOW
+    assert lines[0].endswith(f"/v1/models/model{version}; ready, press Ctrl-C to stop\n")
     expected = approximate_predictions(
         classifier.serving_answers([{"text": text} for text in TEXTS])
     )
@@ -215,6 +217,24 @@ def test_model_endpoints_health_and_metrics(server):
     assert re.search(r'^keras_bert_waiting_rows\{model="model"\} 0', metrics, re.M)
 
 
+def test_newest_version_is_served(server):
+    """Requests do not fail while versions are added and removed."""
+    _, lines, port = server
+    directory = Path(re.match(r"serving (.*) at http", lines[0])[1])
+
+    def wait_for_version(version):
+        end = time.monotonic() + 60
+        while send_request(port, f"/v1/models/model/versions/{version}")[0] != 200:
+            assert time.monotonic() < end
+            assert predict(port, {"instances": TEXTS})[0] == 200
+
+    shutil.copytree(directory / "7", directory / "copy")
+    (directory / "copy").rename(directory / "8")
+    wait_for_version(8)
+    shutil.rmtree(directory / "8")
+    wait_for_version(7)
+
+
 def test_sigterm_finishes_requests_in_flight(classifier, tmp_path):
     classifier.save(tmp_path / "model.keras")
     with start_server(tmp_path / "model.keras", "--batch_size=1") as (process, _, port):
@@ -263,6 +283,8 @@ def test_named_models_parses_names_and_paths(tmp_path, monkeypatch):
         "runs/lr=0.1/seed_1/model.keras": {"model": "runs/lr=0.1/seed_1/model.keras"},
         "runs/a=runs/lr=1/model.keras": {"runs/a": "runs/lr=1/model.keras"},
         "C:/m=1/x.keras": {"model": "C:/m=1/x.keras"},
+        "minilm,hf://org/a@b": {"minilm": "minilm", "org/a": "hf://org/a@b"},
+        "small=minilm,large=minilm": {"small": "minilm", "large": "minilm"},
     }.items():
         assert named_models(model) == expected
 
@@ -282,6 +304,9 @@ def test_listening_rejects_used_port():
         ({"port": 70_000}, "--port must be a number below 65536"),
         ({"model": "a=b.keras,a=c.keras"}, "unique name without : ? # %. Received: 'a'"),
         ({"model": "a/=b.keras"}, "unique name without : ? # %. Received: 'a/'"),
+        ({"allowed_origins": ("https://a.b/",)}, "without a path. Received: 'https://a.b/'"),
+        ({"unix_socket": "s", "port": 1}, "--unix_socket is given"),
+        ({"tls_key": "key.pem"}, "--tls_certificate is not given"),
         ({"max_waiting_rows": 10}, "--max_waiting_rows must be at least --max_rows, 2048"),
     ],
 )

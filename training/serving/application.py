@@ -8,6 +8,7 @@ import ipaddress
 import json
 import urllib.parse
 from collections.abc import Awaitable, Callable, Collection
+from typing import IO
 
 import prometheus_client
 from absl import logging
@@ -20,11 +21,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from . import openai, rest, tei
+from . import openai, rerank, rest, tei
+from .access_log import AccessLog
 from .server import JSON, TRUNCATED_HEADERS, ModelServer, RejectedRequestError
 
 # The first protocol that matches a path formats its errors.
-PROTOCOLS = (rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
+PROTOCOLS = (rerank.PROTOCOL, rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
 # Load balancers and Prometheus request these paths without a key, as in TEI.
 _WITHOUT_KEY = {"/", "/health", "/ping", "/metrics", "/v2/health/live", "/v2/health/ready"}
 _READING_METHODS = ("GET", "HEAD")
@@ -36,6 +38,7 @@ def application(
     is_local: bool = True,
     api_key: str = "",
     allowed_origins: Collection[str] = (),
+    access_log: IO[str] | None = None,
 ) -> ASGIApp:
     """Returns a server's ASGI application.
 
@@ -45,6 +48,7 @@ def application(
         api_key: The bearer token that requests must have. Empty disables authentication.
         allowed_origins: The other sites whose pages may send requests, for example
             `https://app.example`.
+        access_log: The file for `AccessLog`, if any.
     """
 
     async def metrics(request: Request) -> Response:
@@ -70,7 +74,8 @@ def application(
             allow_headers=["*"],
             expose_headers=TRUNCATED_HEADERS,
         )
-    return _checked(answer, lambda scope: _error_for_page(scope, is_local, allowed_origins))
+    answer = _checked(answer, lambda scope: _error_for_page(scope, is_local, allowed_origins))
+    return answer if access_log is None else AccessLog(answer, access_log)
 
 
 def _checked(

@@ -151,13 +151,7 @@ class Batcher:
         lengths = [sum(map(_length, row.values())) for row in rows]
         now = time.perf_counter()
         with self._changed:
-            if self._closed:
-                raise QueueFullError("the server is shutting down")
-            if self._waiting + len(rows) > self.max_waiting:
-                raise QueueFullError(
-                    f"at most {self.max_waiting} examples may wait. Received: {len(rows)} "
-                    f"examples while {self._waiting} are waiting. Try again later.",
-                )
+            self.check_room(len(rows))
             for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
                 shapes = tuple(_shape(value) for value in row.values())
                 key = (signature, shapes, max(_SHORTEST, length).bit_length())
@@ -171,6 +165,20 @@ class Batcher:
             self._changed.notify_all()
         request.future.add_done_callback(lambda future: self._forget(request))
         return request.future
+
+    def check_room(self, num_rows: int) -> None:
+        """Checks that examples can wait in the queue.
+
+        Raises:
+            QueueFullError: If too many examples are waiting, or the server is shutting down.
+        """
+        if self._closed:
+            raise QueueFullError("the server is shutting down")
+        if self._waiting + num_rows > self.max_waiting:
+            raise QueueFullError(
+                f"at most {self.max_waiting} examples may wait. Received: {num_rows} examples "
+                f"while {self._waiting} are waiting. Try again later.",
+            )
 
     def close(self) -> None:
         """Computes the waiting examples, then stops the threads."""

@@ -22,6 +22,7 @@ from .json_fields import (
 )
 from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
+from .signatures import DEFAULT_SIGNATURE
 
 # Rounding to bfloat16 changes the norm of unit vectors by at most this number.
 _TOLERANCE = 0.01
@@ -133,6 +134,12 @@ async def embed(
     id_indices = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
     length = model.limits.sequence_length
     if id_indices:
+        if length is None:
+            raise RequestError(
+                f"{field} must have only strings, because the model splits long texts into "
+                f"windows. Received: token ids ({field}[{id_indices[0]}])",
+                field,
+            )
         rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in id_indices]
         _check_ids(rows, id_indices, model, field)
         truncated = [
@@ -153,11 +160,10 @@ async def embed(
             vectors[index] = answer["embedding"]
     if text_indices:
         rows = [{"text": inputs[index]} for index in text_indices]
-        answers, truncated_rows = await server.answer_texts(
-            request, model, rows, field, options.truncate
-        )
+        counts, truncated_rows = await server.count(model, rows, field, options.truncate)
         truncated += [text_indices[row] for row in truncated_rows]
-        num_tokens += sum(min(length, answer["num_tokens"]) for answer in answers)
+        num_tokens += sum(map(model.limits.read_tokens, counts))
+        answers = await server.compute(request, model, DEFAULT_SIGNATURE, rows)
         for index, answer in zip(text_indices, answers, strict=True):
             vectors[index] = answer["embedding"]
     return Embeddings(_scaled(np.array(vectors, "float32"), options), num_tokens, sorted(truncated))

@@ -28,7 +28,7 @@ from .signatures import (
 )
 
 # Signatures that clients cannot request
-COUNTED, TOKEN_IDS_SIGNATURE, CHOICE_SIGNATURE = "counted", "token_ids", "choices"
+TOKEN_IDS_SIGNATURE, CHOICE_SIGNATURE = "token_ids", "choices"
 # The prediction methods that split long texts into windows
 _IN_WINDOWS = ("tag", "answer")
 
@@ -67,6 +67,11 @@ class TextLimits:
         flat = list(itertools.chain.from_iterable(texts))
         lengths = iter(self.tokenizer.flat_ids(flat)[1].tolist())
         return [self._counted(row, list(itertools.islice(lengths, len(row)))) for row in texts]
+
+    def read_tokens(self, count: Row) -> int:
+        """Returns how many of an example's tokens the model reads, given its count."""
+        number: int = count["num_tokens"]
+        return number if self.sequence_length is None else min(number, self.sequence_length)
 
     def _counted(self, texts: Sequence[str], lengths: Sequence[int]) -> Row:
         first, *others = lengths
@@ -125,14 +130,9 @@ class ModelPredictions:
         """Computes the predictions for a batch.
 
         Args:
-            signature: A name in `signatures`, `TOKEN_IDS_SIGNATURE`, `CHOICE_SIGNATURE`, or
-                `COUNTED`. `COUNTED` adds the results of `TextLimits.count` to `serving_default`.
+            signature: A name in `signatures`, `TOKEN_IDS_SIGNATURE` or `CHOICE_SIGNATURE`.
             rows: The inputs of each example.
         """
-        if signature == COUNTED:
-            answers = self.signatures[DEFAULT_SIGNATURE].answer(rows)
-            counts = self.limits.count(rows)
-            return [{**a, **count} for a, count in zip(answers, counts, strict=True)]
         others = {TOKEN_IDS_SIGNATURE: self.ids_signature, CHOICE_SIGNATURE: self.choice_signature}
         return (others.get(signature) or self.signatures[signature]).answer(rows)
 

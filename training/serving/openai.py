@@ -41,7 +41,9 @@ def _routes(server: ModelServer) -> list[Route]:
                 field="model",
             )
         inputs, _ = request_fields["input"]
-        options = EmbeddingRequest(inputs, "input", request_fields["dimensions"])
+        options = EmbeddingRequest(
+            inputs, "input", request_fields["dimensions"], truncate=server.auto_truncate
+        )
         is_base64 = request_fields["encoding_format"] == "base64"
         if is_base64:  # base64 has 4 characters for 3 bytes.
             options = dataclasses.replace(options, bytes_per_number=6)
@@ -56,14 +58,17 @@ def _routes(server: ModelServer) -> list[Route]:
         ]
         usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
         content = {"object": "list", "data": data, "model": model.name, "usage": usage}
-        return await respond(lambda: encode_json(content))
+        return await respond(lambda: encode_json(content), answer.truncated)
 
     async def models(request: Request) -> Response:
         data = [described_model(model) for model in server.models.values()]
         return Response(json.dumps({"object": "list", "data": data}), media_type=JSON)
 
     return [
-        server.post("/v1/embeddings", embeddings, _write_error),
+        *(
+            server.post(path, embeddings, _write_error)
+            for path in ("/v1/embeddings", "/embeddings")
+        ),
         Route("/v1/models", models),
     ]
 
@@ -91,4 +96,6 @@ def _write_error(error: RejectedRequestError) -> Response:
     return Response(encoded_error, error.status_code, headers=error.headers, media_type=JSON)
 
 
-PROTOCOL = Protocol(_routes, re.compile("/v1(/|$)"), _write_error, "POST /v1/embeddings")
+PROTOCOL = Protocol(
+    _routes, re.compile("/v1(/|$)|/embeddings$"), _write_error, "POST /v1/embeddings"
+)

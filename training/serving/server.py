@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import re
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +26,9 @@ from keras_bert.data.choices import choice_outputs, own_choices
 from .batching import QueueFullError
 from .json_fields import MAX_BYTES_OF_ANSWER, RequestError
 from .metrics import Metrics
-from .models import CHOICE_SIGNATURE, COUNTED, LoadedModel
+from .models import CHOICE_SIGNATURE, LoadedModel
 from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
+from .versions import VersionWatcher
 
 _SECONDS_FOR_BODY = 60.0
 # Maximum total size of all incoming and waiting requests, in bytes
@@ -33,6 +36,8 @@ _MAX_BYTES_IN_MEMORY = 256 * 2**20
 # An oversized request is read up to this multiple of the limit before it is rejected.
 _READ_BEFORE_REFUSAL = 8
 _CLIENT_CLOSED_REQUEST = 499
+# Number of seconds between checks whether a replaced model is still in use
+_SECONDS_BETWEEN_CHECKS = 0.5
 JSON = "application/json"
 # Headers with the indices of the truncated texts, and with their number
 TRUNCATED_HEADERS = ("X-Truncated-Inputs", "X-Truncated-Count")
@@ -150,19 +155,51 @@ class BodyReader:
 
 
 class ModelServer:
-    """Serves models over HTTP."""
+    """Serves models over HTTP.
+
+    Args:
+        models: The models by name.
+        metrics: The metrics.
+        max_rows: Maximum number of examples in a request.
+        max_bytes: Maximum request size in bytes.
+        auto_truncate: Whether overlong texts are truncated, if the request does not say.
+        request_timeout: Maximum number of seconds for a request. `None` for no limit.
+    """
 
     def __init__(
-        self, models: Mapping[str, LoadedModel], metrics: Metrics, max_rows: int, max_bytes: int
+        self,
+        models: Mapping[str, LoadedModel],
+        metrics: Metrics,
+        max_rows: int,
+        max_bytes: int,
+        *,
+        auto_truncate: bool = False,
+        request_timeout: float | None = None,
     ) -> None:
         self.models = models
+        self.auto_truncate = auto_truncate
         self.metrics = metrics
         self.max_rows = max_rows
         self.max_bytes = max_bytes
+        self.watchers: list[VersionWatcher] = []
         self._reader = BodyReader(max_bytes)
+        self._request_timeout = request_timeout
+
+    def replace(self, models: Mapping[str, LoadedModel]) -> None:
+        """Replaces models, and waits until requests to the old models have been answered."""
+        batchers = {self.models[name].batcher for name in models}
+        old = [weakref.ref(self.models[name]) for name in models]
+        self.models = {**self.models, **models}
+        while any(model() is not None for model in old):  # A request still refers to it.
+            time.sleep(_SECONDS_BETWEEN_CHECKS)
+            gc.collect()
+        for batcher in batchers:
+            batcher.close()
 
     def close(self) -> None:
         """Computes the waiting requests, then stops the threads."""
+        for watcher in self.watchers:
+            watcher.close()
         for model in self.models.values():
             model.batcher.close()
 
@@ -185,8 +222,15 @@ class ModelServer:
             start = time.perf_counter()
             request.state.model = ""
             try:
-                async with self._reader.body(request) as body:
+                async with (
+                    asyncio.timeout(self._request_timeout),
+                    self._reader.body(request) as body,
+                ):
                     response = await answer(request, body)
+            except TimeoutError:
+                # Examples that still wait are not computed.
+                message = f"the request must be computed within {self._request_timeout:g} s"
+                response = write_error(RejectedRequestError(504, message))
             except RequestError as error:
                 response = write_error(RejectedRequestError(400, str(error), **vars(error)))
             except RejectedRequestError as error:
@@ -233,12 +277,14 @@ class ModelServer:
         name, path = request.path_params.get("name"), request.url.path
         models = list(self.models.values()) if name is None else [self.model(request, name)]
         reasons = {model.name: reason_against(model) for model in models}
-        fitting = [model for model in models if not reasons[model.name]]
+        # Multiple names of one model are not ambiguous.
+        fitting = list({m.batcher: m for m in reversed(models) if not reasons[m.name]}.values())
         if not fitting:
             why = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
             raise RejectedRequestError(424, f"{path} requires a model with {purpose}: {why}")
         if len(fitting) > 1:
-            others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
+            names = [model.name for model in models if not reasons[model.name]]
+            others = ", ".join(f"/models/{name}{path.rstrip('/')}" for name in names)
             raise RejectedRequestError(
                 404, f"{path} is ambiguous with multiple models. Use {others}"
             )
@@ -257,7 +303,7 @@ class ModelServer:
             future = model.batcher.submit(signature, rows)
             answers = await _unless_disconnected(request, asyncio.wrap_future(future))
         except QueueFullError as error:
-            raise RejectedRequestError(503, str(error), {"Retry-After": "1"}) from error
+            raise _busy(error) from error
         except Exception as error:
             if _is_of_request(error):
                 raise RejectedRequestError(400, _reason(error)) from error
@@ -293,20 +339,32 @@ class ModelServer:
         )
         return list(map(choice_outputs, columns, logits))
 
-    async def answer_texts(
-        self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
+    async def count(
+        self, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
     ) -> tuple[list[Row], list[int]]:
-        """Computes the predictions for texts, and finds the truncated texts.
+        """Counts the tokens in texts before the computation, and finds the truncated texts.
 
         Returns:
-            The predictions, and the indices of the truncated examples.
+            The results of `TextLimits.count`, and the indices of the truncated examples.
 
         Raises:
-            RejectedRequestError: As in `compute`.
+            RejectedRequestError: If the queue is full.
             RequestError: If an example is too long and `truncate` is false.
         """
-        answers = await self.compute(request, model, COUNTED, rows)
-        return answers, self.check_truncated(model, answers, field, truncate)
+        try:
+            model.batcher.check_room(len(rows))
+        except QueueFullError as error:
+            raise _busy(error) from error
+        counts = await asyncio.to_thread(model.limits.count, rows)
+        truncated = [index for index, count in enumerate(counts) if count["is_truncated"]]
+        if truncated and not truncate:
+            raise RequestError(
+                f"{field}: {model.limits.description}. Received: "
+                f"{counts[truncated[0]]['num_tokens']} tokens, including special tokens (text "
+                f"{truncated[0]}; {len(truncated)} of {len(counts)} texts are too long)",
+                field,
+            )
+        return counts, truncated
 
     def check_size(self, rows: int, bytes_per_row: int) -> None:
         """Checks before the computation that the response cannot be too large.
@@ -322,24 +380,6 @@ class ModelServer:
                 f"examples, whose response may have {size} bytes. Send at most "
                 f"{MAX_BYTES_OF_ANSWER // bytes_per_row} examples",
             )
-
-    def check_truncated(
-        self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
-    ) -> list[int]:
-        """Returns the indices of the truncated examples, given the results of `TextLimits.count`.
-
-        Raises:
-            RequestError: If an example is truncated and `truncate` is false.
-        """
-        truncated = [index for index, count in enumerate(counts) if count["is_truncated"]]
-        if truncated and not truncate:
-            raise RequestError(
-                f"{field}: {model.limits.description}. Received: "
-                f"{counts[truncated[0]]['num_tokens']} tokens, including special tokens (text "
-                f"{truncated[0]}; {len(truncated)} of {len(counts)} texts are too long)",
-                field,
-            )
-        return truncated
 
 
 async def respond(make: Callable[[], bytes], truncated: Sequence[int] = ()) -> Response:
@@ -365,6 +405,10 @@ async def respond(make: Callable[[], bytes], truncated: Sequence[int] = ()) -> R
         raise RejectedRequestError(
             500, "the model's outputs must be finite, because JSON does not support infinity or NaN"
         ) from error
+
+
+def _busy(error: QueueFullError) -> RejectedRequestError:
+    return RejectedRequestError(503, str(error), {"Retry-After": "1"})
 
 
 async def _unless_disconnected(request: Request, future: asyncio.Future[Any]) -> Any:

@@ -15,13 +15,11 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 import keras_bert
-from keras_bert.data.labels import sigmoid
 from keras_bert.data.tagging_schemes import OUTSIDE, Entity, entities, typed_labels
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -44,8 +42,16 @@ from .json_fields import (
     read_texts,
 )
 from .models import LoadedModel
+from .ranking import (
+    RANKING,
+    RankingRequest,
+    answer_scores,
+    check_raw_scores,
+    rank,
+    reason_against_ranking,
+)
 from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
-from .signatures import BATCH_CHARACTERS, CHOICES, TEXT_PAIR, Row
+from .signatures import BATCH_CHARACTERS, DEFAULT_SIGNATURE, TEXT_PAIR, Row
 
 _EXAMPLE = '{"inputs": "a text"}'
 # The label for regression, as in Hugging Face configs without labels
@@ -123,7 +129,7 @@ class _Api:
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         truncation = {
-            "truncate": Field(read_boolean, False),
+            "truncate": Field(read_boolean, server.auto_truncate),
             "truncation_direction": Field(one_of("right", "Right", "left", "Left")),
         }
         self._embed_fields = {
@@ -172,7 +178,11 @@ class _Api:
                 f"{'probabilities' if model.class_names else 'a score'}. Received: {function}",
                 "function_to_apply",
             )
-        options = {"truncate": False, "raw_scores": function == "none", **parameters}
+        options = {
+            "truncate": self._server.auto_truncate,
+            "raw_scores": function == "none",
+            **parameters,
+        }
         rows = [{"text": text} for text in texts]
         answers, truncated = await self._predictions(request, model, rows, options)
         answers = [answer[:top_k] for answer in answers]
@@ -239,42 +249,24 @@ class _Api:
 
     async def rerank(self, request: Request, payload: Row) -> Response:
         """Sorts texts by their relevance to a query."""
-        model = self._server.model_for(
-            request,
-            "one score per text pair (regression or two classes, trained or exported with "
-            "text_pair, or multiple choice)",
-            _reason_against_ranking,
-        )
+        model = self._server.model_for(request, RANKING, reason_against_ranking)
         options = read_fields(payload, self._rerank_fields)
         _check_direction(options, model)
-        query, texts = options["query"], options["texts"]
-        check_not_empty([(query, text) for text in texts], "texts")
-        # The client sends the query once, but the model reads it with each text.
-        if len(query) * len(texts) > self._server.max_bytes:
-            raise RequestError(
-                f"query must have at most {self._server.max_bytes} characters in total over all "
-                f"texts. Received: {len(query)} characters for each of {len(texts)} texts",
-                "query",
-            )
-        pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
-        if model.predict_method == "choose":
-            counts = await asyncio.to_thread(model.limits.count, pairs)
-            truncated = self._server.check_truncated(model, counts, "texts", options["truncate"])
-            row = {"text": query, CHOICES: texts}
-            (answer,) = await self._server.answer_choices(request, model, [row])
-            scores = _scores(answer, options)
-        else:
-            answers, truncated = await self._server.answer_texts(
-                request, model, pairs, "texts", options["truncate"]
-            )
-            # With two classes, the second class is the relevant class.
-            scores = [_scores(answer, options)[-1] for answer in answers]
+        texts = options["texts"]
+        ranking = await rank(
+            self._server,
+            request,
+            model,
+            RankingRequest(
+                options["query"], texts, "texts", options["raw_scores"], options["truncate"]
+            ),
+        )
         ranks = [
-            {"index": index, "score": scores[index]}
+            {"index": index, "score": ranking.scores[index]}
             | ({"text": texts[index]} if options["return_text"] else {})
-            for index in sorted(range(len(texts)), key=lambda index: -scores[index])
+            for index in ranking.order
         ]
-        return await respond(lambda: encode_json(ranks), truncated)
+        return await respond(lambda: encode_json(ranks), ranking.truncated)
 
     async def tokenize(self, request: Request, payload: Row) -> Response:
         """Converts texts to tokens."""
@@ -327,7 +319,7 @@ class _Api:
             "max_batch_tokens": BATCH_CHARACTERS,
             "max_batch_requests": model.batcher.batch_size,
             "tokenization_workers": model.batcher.num_threads,
-            "auto_truncate": False,
+            "auto_truncate": self._server.auto_truncate,
             "version": keras_bert.__version__,
             "sha": None,
             "docker_label": None,
@@ -378,9 +370,9 @@ class _Api:
                 )
         per_class = sum(len(label.encode()) + _MAX_BYTES_OF_CLASS for label in model.class_names)
         self._server.check_size(len(rows), per_class if model.predict_method == "classify" else 0)
-        answers, truncated = await self._server.answer_texts(
-            request, model, rows, "inputs", options["truncate"]
-        )
+        check_raw_scores(model, options["raw_scores"])
+        _, truncated = await self._server.count(model, rows, "inputs", options["truncate"])
+        answers = await self._server.compute(request, model, DEFAULT_SIGNATURE, rows)
         if model.predict_method == "tag":
             texts = [row["text"] for row in rows]
             return [
@@ -390,7 +382,7 @@ class _Api:
         labels = model.class_names or (_ONLY_LABEL,)
         predictions = []
         for answer in answers:
-            scores = zip(_scores(answer, options), labels, strict=True)
+            scores = zip(answer_scores(answer, options["raw_scores"]), labels, strict=True)
             classes = [{"score": score, "label": label} for score, label in scores]
             predictions.append(sorted(classes, key=lambda one: -one["score"]))
         return predictions, truncated
@@ -401,34 +393,6 @@ def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:
     return lambda model: (
         "" if model.predict_method in verbs else f"has the method {model.predict_method}"
     )
-
-
-def _reason_against_ranking(model: LoadedModel) -> str:
-    """Returns why a model cannot score the relevance of text pairs, or `""` if it can."""
-    if model.predict_method != "classify":
-        return _other_method("choose")(model)
-    if not model.text_pairs:
-        return "accepts only single texts"
-    if model.multi_label:
-        return "has multiple labels per example"
-    count = len(model.class_names)
-    return "" if count in (0, 2) else f"has {count} classes"
-
-
-def _scores(answer: Row, options: Row) -> list[float]:
-    """Returns an example's probabilities or score.
-
-    A sigmoid is applied to a score unless `raw_scores` is true.
-    """
-    if "probabilities" not in answer:
-        score = answer["score"]
-        return [score if options["raw_scores"] else float(sigmoid(np.float64(score)))]
-    if options["raw_scores"]:
-        raise RequestError(
-            "raw_scores must be false because the model returns probabilities. Received: true",
-            "raw_scores",
-        )
-    return answer["probabilities"]
 
 
 def _entity_records(

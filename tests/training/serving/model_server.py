@@ -27,10 +27,29 @@ from training.serving.server import ModelServer
 
 @contextlib.contextmanager
 def serve_models(
-    models: Mapping[str, LoadedModel], max_rows: int, max_bytes: int, **options: Any
+    models: Mapping[str, LoadedModel],
+    max_rows: int,
+    max_bytes: int,
+    limits: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[int]:
-    """Serves models by name with options of `application`, and yields the local port."""
-    server = ModelServer(models, Metrics(), max_rows=max_rows, max_bytes=max_bytes)
+    """Serves models by name, and yields the local port.
+
+    Args:
+        models: The models by name.
+        max_rows: Maximum number of rows per request.
+        max_bytes: Maximum size of a request.
+        limits: Other arguments of `ModelServer`.
+        **options: Arguments of `application`.
+    """
+    server = ModelServer(models, Metrics(), max_rows, max_bytes, **(limits or {}))
+    with run_server(server, **options) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def run_server(server: ModelServer, **options: Any) -> Iterator[int]:
+    """Runs a server with options of `application`, and yields the local port."""
     uvicorn = connections.server(application(server, **options), seconds_to_end=5)
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))

@@ -3,10 +3,14 @@
 
 import asyncio
 import base64
+import concurrent.futures
 import contextlib
 import dataclasses
 import http.client
+import io
 import itertools
+import json
+import time
 import urllib.parse
 
 import keras
@@ -26,9 +30,15 @@ from keras_bert.data import (
 )
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer
-from tests.training.serving.model_server import load_model, send_request, serve_models
+from tests.training.serving.model_server import (
+    load_model,
+    run_server,
+    send_request,
+    serve_models,
+)
+from training.serving.metrics import Metrics
 from training.serving.models import answers_of_task
-from training.serving.server import respond
+from training.serving.server import ModelServer, respond
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -369,6 +379,123 @@ def test_tei_predict_and_rerank_match_the_task(server):
     (choices,) = models["chooser"].serving_answers([row])
     ranks = request_content(server, "/models/chooser", {"query": "a", "texts": texts})
     assert [item["index"] for item in ranks] == choices["ranking"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_rerank_matches_the_task(server, version):
+    documents = ["plot", {"text": "film"}, "a film"]
+    texts = ["plot", "film", "a film"]
+    scores = [
+        item["score"] for item in server[0]["ranker"].classify([("a", text) for text in texts])
+    ]
+    order = np.argsort(scores)[::-1].tolist()
+    request = {"model": "ranker", "query": "a", "documents": documents, "top_n": 2}
+    request["return_documents"] = True
+    content = request_content(server, f"/{version}/rerank", request)
+    assert content["results"] == [
+        {
+            "index": index,
+            "relevance_score": pytest.approx(1 / (1 + np.exp(-scores[index])), abs=1e-5),
+            "document": {"text": texts[index]},
+        }
+        for index in order[:2]
+    ]
+    # A pair has three special tokens, two separate texts have four.
+    num_tokens = sum(len(TOKENIZER.encode("a")) + len(ids) - 1 for ids in TOKENIZER.encode(texts))
+    assert content["usage"] == {"total_tokens": num_tokens}
+    request = {"model": "chooser", "query": "a", "documents": texts}
+    content = request_content(server, f"/{version}/rerank", request)
+    (choices,) = server[0]["chooser"].serving_answers([{"text": "a", "choices": texts}])
+    assert [item["index"] for item in content["results"]] == choices["ranking"]
+    for name, message in {"other": "model must be one of", "tagger": "has the method tag"}.items():
+        request = {"model": name, "query": "a", "documents": texts}
+        status, _, content = send_request(server[1], f"/{version}/rerank", request)
+        assert status == (400 if name == "tagger" else 404)
+        assert message in content["message"] == content["detail"]
+
+
+def recorded_models(task, seconds=0.0):
+    """The task as a model called `slow`, and a list of the sizes of computed batches."""
+    answers, sizes = answers_of_task(task, task.fields), []
+    (signature,) = answers.signatures.values()
+
+    def answer(rows):
+        sizes.append(len(rows))
+        time.sleep(seconds)
+        return signature.answer(rows)
+
+    signatures = {"serving_default": dataclasses.replace(signature, answer=answer)}
+    answers = dataclasses.replace(answers, signatures=signatures)
+    return {"slow": load_model("slow", answers)}, sizes
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "request_"),
+    [
+        ("sst2", "/predict", {"inputs": [[TEXTS[0]], [LONG]]}),
+        ("sst2", "/predict", {"inputs": TEXTS[0], "raw_scores": True}),
+        ("sst2", "/rerank", {"query": "a", "texts": TEXTS, "raw_scores": True}),
+        ("ranker", "/rerank", {"query": LONG, "texts": TEXTS}),
+        ("embedder", "/embed", {"inputs": [*TEXTS, LONG]}),
+    ],
+)
+def test_invalid_requests_are_not_computed(server, name, path, request_):
+    models, sizes = recorded_models(server[0][name])
+    with serve_models(models, max_rows=MAX_ROWS, max_bytes=9999) as port:
+        assert send_request(port, path, request_)[0] == 422
+        assert sizes == []
+    models, sizes = recorded_models(server[0][name])
+    limits = {"auto_truncate": True}
+    with serve_models(models, max_rows=MAX_ROWS, max_bytes=9999, limits=limits) as port:
+        status, headers, _ = send_request(port, path, request_)
+        assert (status == 200) == ("raw_scores" not in request_) == bool(sizes)
+        assert ("X-Truncated-Inputs" in headers) == (status == 200)
+
+
+def test_slow_requests_time_out_and_are_logged(server):
+    models, sizes = recorded_models(server[0]["embedder"], seconds=0.5)
+    file, limits = io.StringIO(), {"request_timeout": 0.1}
+    with serve_models(
+        models, max_rows=MAX_ROWS, max_bytes=9999, limits=limits, access_log=file
+    ) as port:
+        request = {"model": "slow", "input": ["a"] * 8}
+        status, _, content = send_request(port, "/embeddings", request)
+        message = "the request must be computed within 0.1 s"
+        assert (status, content["error"]["message"]) == (504, message)
+        send_request(port, "/none")
+        request = {"inputs": [*TEXTS, LONG]}
+        assert send_request(port, "/embed", request)[0] == 422
+    assert sum(sizes) <= 8
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [(line["method"], line["path"], line["status"], line["model"]) for line in lines] == [
+        ("POST", "/embeddings", 504, "slow"),
+        ("GET", "/none", 404, None),
+        ("POST", "/embed", 422, "slow"),
+    ]
+    assert lines[0]["seconds"] >= 0.1
+    assert lines[0]["client"] == "127.0.0.1"
+    assert lines[0]["bytes"] > len(message)
+
+
+def test_replaced_model_finishes_its_requests(server):
+    """A request that has started gets the old model's prediction, and then its threads stop."""
+    old, sizes = recorded_models(server[0]["embedder"], seconds=0.5)
+    new, _ = recorded_models(server[0]["raw"])
+    old_thread = old["slow"].batcher._threads[0]
+    model_server = ModelServer(dict(old), Metrics(), MAX_ROWS, 9999)
+    with run_server(model_server) as port, concurrent.futures.ThreadPoolExecutor(1) as clients:
+        request = {"instances": ["a"]}
+        answer = clients.submit(send_request, port, "/v1/models/slow:predict", request)
+        while not sizes:
+            time.sleep(0.01)
+        old.clear()
+        model_server.replace(new)
+        for content, name in (
+            (answer.result()[2], "embedder"),
+            (send_request(port, "/v1/models/slow:predict", request)[2], "raw"),
+        ):
+            assert np.array(content["predictions"]) == approximately(server[0][name].embed(["a"]))
+        assert not old_thread.is_alive()
 
 
 def test_choices_are_batched_at_any_size(server):

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores the relevance of texts to a query, for multiple protocols."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from starlette.requests import Request
+
+from keras_bert.data.labels import sigmoid
+
+from .json_fields import RequestError, check_not_empty
+from .models import LoadedModel
+from .server import ModelServer
+from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row
+
+# What a model must provide, for error messages
+RANKING = (
+    "one score per text pair (regression or two classes, trained or exported with text_pair, or "
+    "multiple choice)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingRequest:
+    """A request to rank texts.
+
+    Args:
+        query: The query.
+        texts: The texts.
+        field: The request field that contains the texts, for error messages.
+        raw_scores: Whether to return a regression model's scores without a sigmoid.
+        truncate: Whether to truncate overlong texts instead of raising an error.
+    """
+
+    query: str
+    texts: Sequence[str]
+    field: str
+    raw_scores: bool = False
+    truncate: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """The scores of the texts in a request.
+
+    Args:
+        scores: A score for each text.
+        num_tokens: Number of tokens in all pairs, including special tokens.
+        truncated: The indices of truncated texts.
+    """
+
+    scores: Sequence[float]
+    num_tokens: int
+    truncated: list[int]
+
+    @property
+    def order(self) -> list[int]:
+        """The indices of the texts in descending order of score."""
+        return sorted(range(len(self.scores)), key=lambda index: -self.scores[index])
+
+
+def reason_against_ranking(model: LoadedModel) -> str:
+    """Returns why a model cannot score the relevance of text pairs, or `""` if it can."""
+    if model.predict_method == "choose":
+        return ""
+    if model.predict_method != "classify":
+        return f"has the method {model.predict_method}"
+    if not model.text_pairs:
+        return "accepts only single texts"
+    if model.multi_label:
+        return "has multiple labels per example"
+    count = len(model.class_names)
+    return "" if count in (0, 2) else f"has {count} classes"
+
+
+async def rank(
+    server: ModelServer, request: Request, model: LoadedModel, options: RankingRequest
+) -> Ranking:
+    """Scores texts by their relevance to a query.
+
+    Raises:
+        RequestError: If a pair is empty, or too long and `truncate` is false, if the query is too
+            long, or if `raw_scores` is true for a model that returns probabilities.
+        RejectedRequestError: As in `ModelServer.compute`.
+    """
+    query, texts, field = options.query, options.texts, options.field
+    check_raw_scores(model, options.raw_scores)
+    check_not_empty([(query, text) for text in texts], field)
+    # The client sends the query once, but the model reads it with each text.
+    if len(query) * len(texts) > server.max_bytes:
+        raise RequestError(
+            f"query must have at most {server.max_bytes} characters in total over all texts. "
+            f"Received: {len(query)} characters for each of {len(texts)} texts",
+            "query",
+        )
+    pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
+    counts, truncated = await server.count(model, pairs, field, options.truncate)
+    if model.predict_method == "choose":
+        row = {"text": query, CHOICES: texts}
+        (answer,) = await server.answer_choices(request, model, [row])
+        scores = answer_scores(answer)
+    else:
+        answers = await server.compute(request, model, DEFAULT_SIGNATURE, pairs)
+        # With two classes, the second class is the relevant class.
+        scores = [answer_scores(answer, options.raw_scores)[-1] for answer in answers]
+    return Ranking(scores, sum(map(model.limits.read_tokens, counts)), truncated)
+
+
+def check_raw_scores(model: LoadedModel, raw_scores: bool) -> None:
+    """Checks that a model returns a score rather than probabilities if `raw_scores` is true.
+
+    Raises:
+        RequestError: If the model returns probabilities.
+    """
+    if raw_scores and (model.class_names or model.predict_method != "classify"):
+        raise RequestError(
+            "raw_scores must be false because the model returns probabilities. Received: true",
+            "raw_scores",
+        )
+
+
+def answer_scores(answer: Row, raw_scores: bool = False) -> list[float]:
+    """Returns an example's probabilities or score.
+
+    A sigmoid is applied to a score unless `raw_scores` is true.
+    """
+    if "probabilities" in answer:
+        probabilities: list[float] = answer["probabilities"]
+        return probabilities
+    score = answer["score"]
+    return [score if raw_scores else float(sigmoid(np.float64(score)))]
