@@ -256,7 +256,8 @@ def test_mediapipe_rejects_tasks_with_other_answers(classifier, tmp_path):
         with pytest.raises(ExportError, match=rf"Received: a WordPieceTokenizer .*{reason}"):
             export(task)
     preprocessor = TextClassifierPreprocessor(small_tokenizers.make("byte_pair"), 48)
-    task = keras_bert.TextEmbedder(classifier.backbone, preprocessor)
+    config = classifier.config.replace(vocabulary_size=preprocessor.tokenizer.vocabulary_size)
+    task = keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor)
     with pytest.raises(ExportError, match=r"a BytePairTokenizer \(kind='byte_pair'\)"):
         export(task)
     for task in (
