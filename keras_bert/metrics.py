@@ -99,7 +99,8 @@ def weights_like(weights: Any, shape: Sequence[Any]) -> Any:
         weights = ops.squeeze(weights, -1)
     for _ in range(len(shape) - len(weights.shape)):
         weights = ops.expand_dims(weights, -1)
-    return ops.broadcast_to(weights, shape)
+    # With a bool mask as weights, TensorFlow would compute the product of bools.
+    return ops.broadcast_to(ops.cast(weights, "float32"), shape)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -135,6 +135,13 @@ def test_row_weight_applies_to_each_target():
     np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, losses), rtol=1e-6)
 
 
+@pytest.mark.on_tensorflow
+def test_weights_may_be_a_mask():
+    model, mask = make_task(TokenClassifier), np.array([True, True, False, True])
+    losses = [model.batch_loss(IDS % 2, model(IDS), weights) for weights in (mask, mask * 1.0)]
+    np.testing.assert_allclose(*map(keras.ops.convert_to_numpy, losses), rtol=1e-6)
+
+
 class Batches(keras.utils.PyDataset):
     """Yields its parts as a single batch."""
 
