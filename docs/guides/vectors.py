@@ -137,12 +137,25 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
 # ```
 #
 # - **Where they come from.** `from_preset` reads `prompts` and `default_prompt_name` from `config_sentence_transformers.json`. If the model's
-#   page names prompts that this file lacks, pass `prompts`. Presets, `.keras` files and Hugging Face directories keep them.
+#   page names prompts that this file lacks, pass `prompts`. Presets, `.keras` files, Hugging Face directories and exports keep them.
 # - **Other prompts.** `embed` adds the default prompt. `embed(texts, prompt_name="clustering")` adds another prompt of the model, and
 #   `embed(texts, prompt="Represent this: ")` adds this text.
 # - **Training.** `fit` adds no prompts. Train on pairs such as `("query: how", "passage: like this")`.
 # - **sentence-transformers** computes the same embeddings, with one exception. If a model has a prompt called `passage` or `corpus` but none
 #   called `document`, its version 6.2 encodes documents without a prompt.
+#
+# ## Shorter embeddings
+#
+# Models trained with Matryoshka representation learning work with the first elements of each embedding, which saves memory. With `dimensions`,
+# the embeddings are cut and then scaled to length 1:
+#
+# ```python
+# embedder.embed(documents, dimensions=128)
+# embedder.export("export/short/1", dimensions=128)
+# embedder = keras_bert.TextEmbedder.from_preset("minilm", dimensions=128)    # also in `fit`
+# ```
+#
+# Clients of a [server](../serving/local_server.md) can also set `dimensions` in each request.
 #
 # ## Fine-tune on pairs
 #

@@ -195,6 +195,12 @@ def model_options(model: Any) -> dict[str, Any]:
     task = getattr(model, "student_task", model)
     if not hasattr(task, "pooling"):
         return {}
+    if task.dimensions is not None:
+        raise CheckpointError(
+            "dimensions must be None to save an embedder in this format, because "
+            f"sentence-transformers does not read them. Received: {task.dimensions}. Save it with "
+            "`save_to_preset`."
+        )
     # The config is used because the preprocessor itself requires TensorFlow.
     preprocessor = task.get_config()["preprocessor"] or {}
     options = {"pooling": task.pooling, "normalize": task.normalize}

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any, Self
 
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
 
-QUERY_NAMES = ("query",)
 # sentence-transformers tries these names in this order.
-DOCUMENT_NAMES = ("document", "passage", "corpus")
+_DOCUMENT_NAMES = ("document", "passage", "corpus")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,33 +50,41 @@ class Prompts:
                 f"default_prompt_name must be {self._choices}. Received: {self.default_name!r}"
             )
 
+    @classmethod
+    def from_task(cls, task: Any) -> Self:
+        """Returns an embedder's prompts. Other tasks have none."""
+        texts = dict(getattr(task, "prompts", {}))
+        return cls(texts, getattr(task, "default_prompt_name", None))
+
     @property
     def _choices(self) -> str:
         names = ", ".join(map(repr, self.texts))
         return f"one of {names}" if names else "None, because the model has no prompts"
 
+    @property
+    def rule(self) -> str:
+        """The rule for prompt names, for error messages."""
+        return f"prompt_name must be {self._choices}"
+
     def text(self, name: str | None = None) -> str:
-        """Returns a prompt's text. Without a name, it returns the default prompt's text or `""`.
+        """Returns a prompt's text, or `""` for the name `""`. `None` is the default prompt.
 
         Raises:
             ValueError: If the model has no prompt with this name.
         """
         name = self.default_name if name is None else name
-        if name is None:
+        if not name:
             return ""
         if name not in self.texts:
-            raise ValueError(f"prompt_name must be {self._choices}. Received: {name!r}")
+            raise ValueError(f"{self.rule}. Received: {name!r}")
         return self.texts[name]
 
     @property
-    def query_name(self) -> str | None:
-        """The name of the prompt for queries, or `None` if queries have no prompt."""
-        return self._first_of(QUERY_NAMES)
+    def query_name(self) -> str:
+        """The name of the prompt for queries, or `""` if queries have no prompt."""
+        return "query" if "query" in self.texts else ""
 
     @property
-    def document_name(self) -> str | None:
-        """The name of the prompt for documents, or `None` if documents have no prompt."""
-        return self._first_of(DOCUMENT_NAMES)
-
-    def _first_of(self, names: tuple[str, ...]) -> str | None:
-        return next((name for name in names if name in self.texts), None)
+    def document_name(self) -> str:
+        """The name of the prompt for documents, or `""` if documents have no prompt."""
+        return next((name for name in _DOCUMENT_NAMES if name in self.texts), "")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
+from keras_bert.data.prompts import Prompts
 from keras_bert.export.options import ExportOptions, Servable
 
 # Path in a SavedModel's directory, and in a LiteRT model's zip archive
@@ -58,6 +59,8 @@ class ExportDescription:
         dtype: Precision of the encoder's weights and matmuls.
         pooling: How an embedder pools token embeddings. Empty for other tasks.
         word_unit: How a tagger splits texts into words. Empty for other tasks.
+        prompts: An embedder's prompts by name. Models that accept token ids do not add them.
+        default_prompt_name: The name of the prompt that models with text inputs add by default.
     """
 
     task: str
@@ -71,11 +74,14 @@ class ExportDescription:
     dtype: str = "float32"
     pooling: str = ""
     word_unit: str = ""
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt_name: str | None = None
 
     @classmethod
     def from_task(cls, task: Servable, options: ExportOptions) -> Self:
         """Creates an export's description."""
         is_saved_model = options.format == "tf_saved_model"
+        prompts = Prompts.from_task(task)
         truncates = is_saved_model and not task.preprocessor.splits_texts
         return cls(
             type(task).__name__,
@@ -89,6 +95,8 @@ class ExportDescription:
             options.dtype,
             getattr(task, "pooling", ""),
             getattr(task, "word_unit", None) or "",
+            prompts.texts,
+            prompts.default_name,
         )
 
     def to_json(self) -> str:

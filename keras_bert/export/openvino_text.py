@@ -23,6 +23,7 @@ from openvino_tokenizers import tokenizer_pipeline as steps
 from openvino_tokenizers.utils import create_string_constant_node
 
 from keras_bert.data.packing import num_special_tokens
+from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
@@ -60,6 +61,12 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     Raises:
         ExportError: If OpenVINO's steps do not support the tokenizer.
     """
+    if Prompts.from_task(task).text():
+        raise ValueError(
+            "default_prompt_name must be None for an OpenVINO model that accepts text, because it "
+            "adds no prompt. Received: a task with a default prompt. Export a SavedModel, or pass "
+            "text=False."
+        )
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
         packer, network, [(name, name) for name in INPUT_NAMES]

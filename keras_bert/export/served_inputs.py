@@ -37,8 +37,20 @@ def validate_texts(
         return [tf.identity(text) for text in texts]
 
 
+def add_prompt(prompt: str | tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    """Adds a prompt, or a prompt for each example, in front of texts `(batch,)`."""
+    if isinstance(prompt, str) and not prompt:
+        return text
+    return tf.strings.join([prompt, text])
+
+
 def token_counts(
-    texts: Sequence[tf.Tensor], names: str, max_tokens: int, task: Servable, options: ExportOptions
+    texts: Sequence[tf.Tensor],
+    names: str,
+    max_tokens: int,
+    task: Servable,
+    options: ExportOptions,
+    prompt: str = "",
 ) -> dict[str, tf.Tensor]:
     """Counts the tokens in texts, and marks texts that the model truncates.
 
@@ -50,6 +62,7 @@ def token_counts(
         max_tokens: Number of tokens that fit in a sequence without special tokens.
         task: The task, with its preprocessor.
         options: Export options. Only `max_text_bytes` is used.
+        prompt: A prompt in front of each text. Its tokens count.
 
     Returns:
         A dict with values `(batch,)`. `num_tokens`, int32, is the number of tokens in all texts
@@ -57,7 +70,9 @@ def token_counts(
         int32, and `truncated`, bool.
     """
     limited_texts = validate_texts(texts, names, options)
-    counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
+    tokenizer = task.preprocessor.tokenizer
+    prompted_texts = [add_prompt(prompt, text) for text in limited_texts]
+    counts = [tokenizer.graph(text).row_lengths() for text in prompted_texts]
     num_tokens = tf.cast(tf.add_n(counts), tf.int32)
     is_truncated = [
         tf.strings.length(text) > tf.strings.length(limited_text)

@@ -24,10 +24,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.data.prompts import Prompts
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.served_inputs import (
+    add_prompt,
     features_of_ids,
+    row_errors,
     text_limit,
     token_counts,
     validate_texts,
@@ -38,6 +41,7 @@ TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 TOKENS_SIGNATURE = "count_tokens"
+PROMPT_SIGNATURE = "serve_with_prompt"
 
 # How to read a multi-label classifier's labels
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
@@ -150,24 +154,45 @@ def labels_that_apply(
 def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     """Returns the signature functions for an embedder's SavedModel.
 
-    - `serving_default` accepts `text`. It returns `embedding`, float32 `(batch, hidden)`.
-    - `serve_ids` accepts `token_ids`. It returns `embedding` and `error`, string `(batch,)`.
+    - `serving_default` accepts `text` and adds the default prompt. It returns `embedding`, float32
+      `(batch, hidden)`.
+    - `serve_ids` accepts `token_ids` and adds no prompt. It returns `embedding` and `error`, string
+      `(batch,)`.
+    - `serve_with_prompt` accepts `text` and `prompt_name`, string `(batch,)`, which may be `""` for
+      no prompt. It returns the same, and only exists if the task has prompts.
     """
     outputs = ServedOutputs(task, options)
+    prompts = Prompts.from_task(task)
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = validate_texts((text,), "text", options)
-        return {"embedding": outputs.compute_of_texts(text)}
+        return {"embedding": outputs.compute_of_texts(add_prompt(prompts.text(), text))}
+
+    def serve_with_prompt(text: tf.Tensor, prompt_name: tf.Tensor) -> dict[str, tf.Tensor]:
+        text, name = validate_texts((text, prompt_name), "text and prompt_name", options)
+        names, texts = (
+            tf.constant(["", *column]) for column in zip(*prompts.texts.items(), strict=True)
+        )
+        is_named = name[:, tf.newaxis] == names  # (batch, prompts)
+        prompt = tf.gather(texts, tf.argmax(tf.cast(is_named, tf.int32), axis=1))
+        error = row_errors((~tf.reduce_any(is_named, axis=1), prompts.rule))
+        embedding = outputs.compute_of_texts(add_prompt(prompt, text))
+        return add_row_errors({"embedding": embedding}, error)
 
     def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return token_counts((text,), "text", text_limit(task.preprocessor, 1), task, options)
+        limit = text_limit(task.preprocessor, 1)
+        return token_counts((text,), "text", limit, task, options, prompts.text())
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
         return add_row_errors({"embedding": outputs.compute_single_output(features)}, error)
 
-    return {
+    signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2)),
         TOKENS_SIGNATURE: signature(count_tokens, text=(tf.string, 1)),
     }
+    if prompts.texts:
+        inputs = dict.fromkeys(("text", "prompt_name"), (tf.string, 1))
+        signatures[PROMPT_SIGNATURE] = signature(serve_with_prompt, **inputs)
+    return signatures

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Rows, adapter_class
@@ -85,17 +87,20 @@ class TextEmbedder(Task):
             "passage: "}`. From a sentence-transformers directory, defaults to its prompts.
         default_prompt_name: The name of the prompt that `embed` adds by default. `None` for no
             prompt.
+        dimensions: Number of leading elements of each embedding to use, for models that are trained
+            for it (Matryoshka embeddings). They are scaled afterwards. Defaults to all.
         name: Name of the model.
 
     Call arguments:
         inputs: The backbone's inputs.
 
     Output shape:
-        Embeddings `(batch, hidden)`, float32.
+        Embeddings `(batch, hidden)` or `(batch, dimensions)`, float32.
 
     Raises:
         ValueError: If `pooling` is neither `"mean"` nor `"cls"`, or is `"cls"` with a causal
-            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`.
+            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`, or
+            if `dimensions` is larger than the encoder's hidden dimension.
 
     Example:
 
@@ -106,14 +111,15 @@ class TextEmbedder(Task):
     (1, 8)
 
     Reference:
-        [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
+        [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3;
+        [Matryoshka representation learning](https://arxiv.org/abs/2205.13147), `dimensions`.
     """
 
     predict_method = "embed"
     supports_windows = True
     needs_labels = False
     default_learning_rate = 2e-5
-    preset_options = ("pooling", "normalize", "prompts", "default_prompt_name")
+    preset_options = ("pooling", "normalize", "prompts", "default_prompt_name", "dimensions")
     output_name = "embedding"
     uses_pooler = False
 
@@ -126,11 +132,14 @@ class TextEmbedder(Task):
         normalize: bool = True,
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
+        dimensions: int | None = None,
         name: str = "text_embedder",
         **kwargs: Any,
     ) -> None:
         all_prompts = Prompts({} if prompts is None else prompts, default_prompt_name)
-        pool = SentencePooling(pooling, normalize, name="sentence_pooling")
+        _check_dimensions(dimensions, backbone.config.hidden_dim)
+        is_cut = dimensions is not None and dimensions < backbone.config.hidden_dim
+        pool = SentencePooling(pooling, normalize and not is_cut, name="sentence_pooling")
         if pooling == "cls" and backbone.config.causal:
             raise ValueError(
                 "pooling must be 'mean' with a causal encoder, in which the first token attends to "
@@ -140,6 +149,9 @@ class TextEmbedder(Task):
         positions = first_positions(inputs["token_ids"]) if pooling == "cls" else None
         encoded = backbone.encode(inputs, positions)
         vectors = pool(encoded["sequence_output"], padding_mask=inputs["padding_mask"])
+        if is_cut:
+            vectors = vectors[:, :dimensions]
+            vectors = unit_vectors(vectors) if normalize else vectors
         super().__init__(
             inputs=inputs,
             outputs=vectors,
@@ -152,6 +164,7 @@ class TextEmbedder(Task):
         self.normalize = normalize
         self.prompts = dict(all_prompts.texts)
         self.default_prompt_name = default_prompt_name
+        self.dimensions = dimensions
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -177,6 +190,7 @@ class TextEmbedder(Task):
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
+        dimensions: int | None = None,
     ) -> np.ndarray:
         """Computes the embeddings of texts.
 
@@ -185,17 +199,19 @@ class TextEmbedder(Task):
             batch_size: Number of texts per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
             prompt_name: The name of the prompt to add in front of each text, a key of `prompts`.
-                Defaults to `default_prompt_name`.
+                Defaults to `default_prompt_name`. `""` adds nothing.
             prompt: The text to add in front of each text, instead of a prompt in `prompts`. An
                 empty string adds nothing.
+            dimensions: Number of leading elements of each embedding to return, for Matryoshka
+                models. With `normalize`, they are scaled to unit norm afterwards. Defaults to all.
 
         Returns:
-            A float32 array `(texts, hidden)` in the order of the input, or `(hidden,)` for a single
-            string.
+            A float32 array `(texts, hidden)` or `(texts, dimensions)` in the order of the input.
+            For a single string, the array has no first axis.
 
         Raises:
             ValueError: If `x` contains pairs of texts, if the model has no prompt called
-                `prompt_name`, or if `prompt` is the name of a prompt.
+                `prompt_name`, if `prompt` is the name of a prompt, or if `dimensions` is too large.
 
         Example:
 
@@ -207,16 +223,24 @@ class TextEmbedder(Task):
         ```
         """
         prompt = self._prompt(prompt_name, prompt)
+        _check_dimensions(dimensions, self.output.shape[-1])
         x = materialize(x)
         columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
         if isinstance(columns, Mapping) and "text_pair" in columns:
             raise ValueError("x must be single texts. Received: pairs of texts")
         texts = [f"{prompt}{text}" for text in _texts_in_memory(x)] if prompt else x
         vectors = self.predict(texts, batch_size=batch_size, verbose=verbose)
+        if dimensions is not None:
+            vectors = keras.ops.convert_to_numpy(self._scale(vectors[:, :dimensions]))
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
     def embed_queries(
-        self, x: Any, batch_size: int | None = None, verbose: int | str = 0
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        dimensions: int | None = None,
     ) -> np.ndarray:
         """Computes the embeddings of queries, with the model's prompt for queries.
 
@@ -227,12 +251,13 @@ class TextEmbedder(Task):
             x: See `embed`.
             batch_size: See `embed`.
             verbose: See `embed`.
+            dimensions: See `embed`.
 
         Returns:
             See `embed`.
 
         Raises:
-            ValueError: If `x` contains pairs of texts.
+            ValueError: If `x` contains pairs of texts, or if `dimensions` is too large.
 
         Example:
 
@@ -246,10 +271,16 @@ class TextEmbedder(Task):
         vectors @ embedder.embed_queries("What is the capital of Italy?")
         ```
         """
-        return self._embed_with(self._all_prompts.query_name, x, batch_size, verbose)
+        name = self._all_prompts.query_name
+        return self.embed(x, batch_size, verbose, prompt_name=name, dimensions=dimensions)
 
     def embed_documents(
-        self, x: Any, batch_size: int | None = None, verbose: int | str = 0
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        dimensions: int | None = None,
     ) -> np.ndarray:
         """Computes the embeddings of documents, with the model's prompt for documents.
 
@@ -260,18 +291,20 @@ class TextEmbedder(Task):
             x: See `embed`.
             batch_size: See `embed`.
             verbose: See `embed`.
+            dimensions: See `embed`.
 
         Returns:
             See `embed`.
 
         Raises:
-            ValueError: If `x` contains pairs of texts.
+            ValueError: If `x` contains pairs of texts, or if `dimensions` is too large.
         """
-        return self._embed_with(self._all_prompts.document_name, x, batch_size, verbose)
+        name = self._all_prompts.document_name
+        return self.embed(x, batch_size, verbose, prompt_name=name, dimensions=dimensions)
 
     @property
     def _all_prompts(self) -> Prompts:
-        return Prompts(self.prompts, self.default_prompt_name)
+        return Prompts.from_task(self)
 
     def _prompt(self, name: str | None, prompt: str | None) -> str:
         """Returns the text to add in front of each text, given the arguments of `embed`."""
@@ -288,13 +321,6 @@ class TextEmbedder(Task):
                 f"{prompt!r}, the name of a prompt. Pass prompt_name={prompt!r}."
             )
         return prompt
-
-    def _embed_with(
-        self, prompt_name: str | None, x: Any, batch_size: int | None, verbose: int | str
-    ) -> np.ndarray:
-        """Computes embeddings with a prompt by name, or without a prompt for `None`."""
-        prompt = None if prompt_name is not None else ""
-        return self.embed(x, batch_size, verbose, prompt_name=prompt_name, prompt=prompt)
 
     def classify_zero_shot(
         self,
@@ -411,10 +437,47 @@ class TextEmbedder(Task):
         finish = _distinct if rows.labels is not None and has_any_shape else _consecutive
         return Loader(source, preprocessor, options, finish)
 
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str = "tf_saved_model",
+        *,
+        dimensions: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Exports the task for serving, by default as a SavedModel that accepts text.
+
+        A SavedModel adds the default prompt to texts. It also has a signature `serve_with_prompt`,
+        if the task has prompts. Models that accept token ids add no prompt.
+
+        Args:
+            filepath: See `Task.export`.
+            format: See `Task.export`.
+            dimensions: Number of leading elements in the exported embeddings, for Matryoshka
+                models. Defaults to all.
+            **options: See `Task.export`.
+
+        Raises:
+            ValueError: If an argument is invalid.
+            keras_bert.export.ExportError: See `Task.export`.
+        """
+        task = self
+        if dimensions is not None:
+            _check_dimensions(dimensions, self.output.shape[-1])
+            arguments = {name: getattr(self, name) for name in type(self).options}
+            arguments |= {"dimensions": dimensions, "name": self.name}
+            task = type(self)(self.backbone, self._preprocessor, **arguments)
+        super(TextEmbedder, task).export(filepath, format, **options)
+
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import embedding_signatures
 
         return embedding_signatures(self, options)
+
+
+def _check_dimensions(dimensions: int | None, largest: int) -> None:
+    dimension_range = checks.NumberRange(at_least=1, at_most=largest, integer=True)
+    dimension_range.check_optional(dimensions=dimensions)
 
 
 def _texts_in_memory(x: Any) -> list[str]:

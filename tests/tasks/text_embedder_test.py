@@ -303,6 +303,21 @@ def test_unsupported_prompts_raise(fields, message, tmp_path):
         TextEmbedder.from_preset(tmp_path)
 
 
+def test_dimensions_are_cut_before_normalization(tmp_path):
+    embedder = make_embedder()
+    expected = embedder.embed(TEXTS)[:, :5]
+    expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(embedder.embed(TEXTS, dimensions=5), expected, atol=1e-6)
+    shorter = TextEmbedder(embedder.backbone, embedder.preprocessor, dimensions=5)
+    shorter.save_to_preset(tmp_path / "preset")
+    for loaded in (shorter, TextEmbedder.from_preset(tmp_path / "preset")):
+        np.testing.assert_allclose(loaded.embed(TEXTS), expected, atol=1e-6)
+    with pytest.raises(ValueError, match=r"dimensions must be an integer in \[1, 5\]"):
+        shorter.embed("a", dimensions=6)
+    with pytest.raises(CheckpointError, match="dimensions must be None"):
+        shorter.save_hugging_face(tmp_path / "written")
+
+
 def test_prompts_match_sentence_transformers(tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     prompts = {"query": "a red ", "document": "b "}

@@ -214,7 +214,7 @@ def answers_of_task(
         if TEXT_PAIR in optional
         else "",
         multi_label=getattr(task, "multi_label", False),
-        embedding_dim=task.backbone.config.hidden_dim if task.predict_method == "embed" else 0,
+        embedding_dim=task.output.shape[-1] if task.predict_method == "embed" else 0,
         pooling=getattr(task, "pooling", ""),
         dtype=task.compute_dtype,
     )
