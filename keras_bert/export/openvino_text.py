@@ -76,7 +76,9 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     if task.output_name == "embedding":
         answers = {"embedding": output}
     else:
-        answers = answers_of_logits(output, options.class_names, getattr(task, "thresholds", None))
+        names = ("thresholds", "min_score")
+        limits = {name: getattr(task, name, None) for name in names}
+        answers = answers_of_logits(output, options.class_names, **limits)
     return _model(answers, [texts.get_node() for texts in connected.inputs])
 
 
@@ -100,7 +102,10 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
 
 
 def answers_of_logits(
-    logits: Any, class_names: Sequence[str] | None, thresholds: Sequence[float] | None = None
+    logits: Any,
+    class_names: Sequence[str] | None,
+    thresholds: Sequence[float] | None = None,
+    min_score: float | None = None,
 ) -> dict[str, Any]:
     """Computes predictions from logits `(batch, _)`. A regression has no `class_names`."""
     if class_names is None:
@@ -113,9 +118,14 @@ def answers_of_logits(
     probabilities = ops.softmax(logits, 1)
     best = ops.topk(probabilities, _integer(1), 1, "max", "none")
     row = ops.squeeze(best.output(1), _integer(1))
+    score = ops.squeeze(best.output(0), _integer(1))
+    if min_score is not None:
+        lowest = ops.constant(np.array(min_score, "float32"))
+        row = ops.select(ops.greater_equal(score, lowest), row, _integer(len(class_names)))
+        class_names = [*class_names, ""]
     return {
         "label": _labels(row, class_names),
-        "score": ops.squeeze(best.output(0), _integer(1)).output(0),
+        "score": score.output(0),
         "probabilities": probabilities.output(0),
     }
 

@@ -58,7 +58,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     - `serving_default` accepts `text` and, with `pair`, `text_pair`. A regression only returns
       `score`. A classifier returns:
-        - `label`: Predicted label, string `(batch,)`.
+        - `label`: Predicted label, string `(batch,)`. Empty if the score is below `min_score`.
         - `score`: Probability of the label, float32 `(batch,)`.
         - `probabilities`: Probability of each class, float32 `(batch, classes)`.
     - With `multi_label`, `serving_default` returns `probabilities` and:
@@ -79,6 +79,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     names = ("text", "text_pair") if options.pair else ("text",)
     id_names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
     thresholds = getattr(task, "thresholds", None)
+    min_score = getattr(task, "min_score", None)
     compute_probabilities = tf.nn.softmax if thresholds is None else tf.sigmoid
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -88,11 +89,11 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         if thresholds is not None:
             return labels_that_apply(probabilities, options.class_names, thresholds)
         best = tf.argmax(probabilities, axis=-1)
-        return {
-            "label": tf.gather(tf.constant(options.class_names, tf.string), best),
-            "score": tf.reduce_max(probabilities, axis=-1),
-            "probabilities": probabilities,
-        }
+        label = tf.gather(tf.constant(options.class_names, tf.string), best)
+        score = tf.reduce_max(probabilities, axis=-1)
+        if min_score is not None:
+            label = tf.where(score >= min_score, label, "")
+        return {"label": label, "score": score, "probabilities": probabilities}
 
     def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
         valid_texts = validate_texts(texts, " and ".join(names), options)

@@ -39,7 +39,7 @@ class Ensemble(Task):
       or choices are averaged, and for regression the scores. `predict` returns the logarithms of
       the mean probabilities as logits, or with `multi_label` the logit of each mean probability.
       Each of the `thresholds` is the mean over the members. `tune_thresholds` tunes the ensemble's
-      own thresholds.
+      own thresholds. `min_score` is also the mean, and `abstain` sets the ensemble's own.
     - For `QuestionAnswerer`, the start and end logits of each token in each window are averaged
       before spans are selected. Probabilities would be normalized per window, but spans are
       compared across a context's windows. `null_threshold` is the mean over the members.
@@ -260,7 +260,7 @@ class TextClassifierEnsemble(Ensemble, TextClassifier):
     """An `Ensemble` of `TextClassifier`."""
 
     shared_options = ("num_classes", "class_names", "multi_label")
-    mean_options = ("thresholds",)
+    mean_options = ("thresholds", "min_score")
 
     @staticmethod
     def averaging(member: TextClassifier) -> Callable[[Sequence[Any]], Any]:

@@ -41,6 +41,7 @@ class NextSentencePredictor(TextClassifier):
             "swapped")` for ALBERT, whose head predicts the order of two segments, and for a
             `Pretrainer` with the `sequence_format` `"sentence_order"`. Otherwise, the default is
             `("is_next", "not_next")`.
+        min_score: The lowest probability at which `classify` predicts a class, see `abstain`.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         name: Name of the model.
 
@@ -60,8 +61,8 @@ class NextSentencePredictor(TextClassifier):
 
     fields = ("text", "text_pair")
     optional_fields = ()
-    options = ("class_names", "dropout")
-    preset_options = ("class_names", "dropout")
+    options = ("class_names", "min_score", "dropout")
+    preset_options = ("class_names", "min_score", "dropout")
     head_name = "next_sentence"
     preprocessor_class = TextPairPreprocessor
 
@@ -71,6 +72,7 @@ class NextSentencePredictor(TextClassifier):
         preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
         *,
         class_names: Sequence[str] = NEXT_SENTENCE,
+        min_score: float | None = None,
         dropout: float | None = None,
         name: str = "next_sentence_predictor",
         **kwargs: Any,
@@ -80,6 +82,7 @@ class NextSentencePredictor(TextClassifier):
             2,
             preprocessor,
             class_names=class_names,
+            min_score=min_score,
             dropout=dropout,
             name=name,
             **kwargs,

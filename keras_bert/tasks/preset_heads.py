@@ -78,7 +78,7 @@ def choose_head(
     | does not exist | none | `None`, an error | saved | `None` |
     | `load_weights=False` | saved | `None`, an error | saved | `None` |
 
-    The others are `thresholds`, `scheme` and `class_names`.
+    The others are `thresholds`, `min_score`, `scheme` and `class_names`.
 
     Args:
         task_class: The task's class.
@@ -107,7 +107,8 @@ def choose_head(
         options["scheme"] = given.get("scheme")
     if "multi_label" in names:
         options["multi_label"] = wanted.multi_label
-        options["thresholds"] = given.get("thresholds")
+        limits = [name for name in ("thresholds", "min_score") if name in names]
+        options |= {name: given.get(name) for name in limits}
     return HeadChoice(options, mismatch)
 
 

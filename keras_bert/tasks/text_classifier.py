@@ -38,6 +38,7 @@ from keras_bert.metrics import MultiLabelF1, compiled_metric
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.optimizers import AdamW
+from keras_bert.tasks.abstention import Abstention, select_min_score
 from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, takes_ids
 from keras_bert.tasks.prediction import warn_if_truncated
@@ -97,6 +98,8 @@ class TextClassifier(Task):
         thresholds: With `multi_label`, the minimum probability for a label to apply. Either one
             number for all labels, or one per label. They are saved with the model. Defaults to 0.5,
             see `tune_thresholds`.
+        min_score: The lowest probability at which `classify` predicts a class, see `abstain`. It is
+            saved with the model. Defaults to no limit.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         top_layers: Keras layers to apply in order to the sequence output `(batch, length, hidden)`.
             The head classifies the last layer's output, `(batch, features)`, instead of the pooled
@@ -130,12 +133,18 @@ class TextClassifier(Task):
     predict_method = "classify"
     supports_windows = True
     optional_fields: ClassVar[tuple[str, ...]] = ("text_pair",)
-    preset_options: ClassVar[tuple[str, ...]] = ("dropout", "multi_label", "thresholds")
+    preset_options: ClassVar[tuple[str, ...]] = (
+        "dropout",
+        "multi_label",
+        "thresholds",
+        "min_score",
+    )
     head_name = "classifier"
 
     # Defaults for a user's ensemble class that does not set these options
     multi_label: bool = False
     thresholds: tuple[float, ...] | None = None
+    min_score: float | None = None
 
     def __init__(
         self,
@@ -146,6 +155,7 @@ class TextClassifier(Task):
         class_names: Sequence[str] | None = None,
         multi_label: bool = False,
         thresholds: float | Sequence[float] | None = None,
+        min_score: float | None = None,
         dropout: float | None = None,
         top_layers: Sequence[keras.layers.Layer] | None = None,
         name: str = "text_classifier",
@@ -154,6 +164,12 @@ class TextClassifier(Task):
         num_classes = validate_num_classes(num_classes, class_names)
         multi_label = checks.plain(multi_label)
         thresholds = _validate_thresholds(thresholds, num_classes, multi_label)
+        checks.FRACTION.check_optional(min_score=min_score)
+        if min_score is not None and (multi_label or num_classes == 1):
+            raise ValueError(
+                "min_score must be None for a regression and with multi_label=True. Received: "
+                f"{min_score}"
+            )
         top_layers = as_layers(top_layers)
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
@@ -183,6 +199,7 @@ class TextClassifier(Task):
         self.class_names = None if class_names is None else tuple(class_names)
         self.multi_label = multi_label
         self.thresholds = thresholds
+        self.min_score = None if min_score is None else float(min_score)
         self.top_layers = top_layers
         self.uses_pooler = not top_layers
         self.supports_class_weight = not (self.is_regression or multi_label)
@@ -326,11 +343,12 @@ class TextClassifier(Task):
 
         Returns:
             A list of dicts in input order, with `label` (the class name, or the class ID without
-            `class_names`) and `score` (its probability). For regression, only `score`. For a single
-            string, a single dict. For a pandas data frame or series, a data frame with the same
-            index. With `top_k` or `multi_label`, each text has a list of dicts sorted by descending
-            `score` instead. The list is empty if no label applies. For a pandas data frame or
-            series, the result is then a series of these lists.
+            `class_names`) and `score` (its probability). `label` is `None` if the score is below
+            `min_score`. For regression, only `score`. For a single string, a single dict. For a
+            pandas data frame or series, a data frame with the same index. With `top_k` or
+            `multi_label`, each text has a list of dicts sorted by descending `score` instead. The
+            list is empty if no label applies. For a pandas data frame or series, the result is then
+            a series of these lists.
 
         Raises:
             ValueError: If `top_k` is below 1, or is given for a regression.
@@ -366,7 +384,10 @@ class TextClassifier(Task):
         if self.multi_label and top_k is None:
             return list(map(self._applying_labels, probabilities))
         answers = [self._best_classes(row, top_k or 1) for row in probabilities]
-        return answers if top_k else [best for (best,) in answers]
+        if top_k:
+            return answers
+        lowest = self.min_score or 0
+        return [best if best["score"] >= lowest else {**best, "label": None} for (best,) in answers]
 
     @warn_if_truncated
     def classify_zero_shot(
@@ -513,7 +534,7 @@ class TextClassifier(Task):
         With more than two classes, the predicted class stays the same. With two classes, the bias
         can change predictions close to 0.5. For example, it undoes the shift towards rare classes
         that `class_weight` causes. With `multi_label`, `thresholds` are converted, so that the same
-        labels apply.
+        labels apply. `min_score` is reset to `None`, because it depends on the probabilities.
 
         Args:
             x: Text in memory, in any form that `fit` accepts.
@@ -535,6 +556,69 @@ class TextClassifier(Task):
         """
         if self.is_regression:
             raise ValueError("calibrate requires classes. Received: a regression (num_classes=1)")
+        logits, targets = self._labeled_logits(x, y, batch_size, verbose)
+        scaling = fit_temperature(logits, targets, multi_label=self.multi_label)
+        self.apply_calibration(scaling)
+        return scaling
+
+    def abstain(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        error: float = 0.05,
+    ) -> Abstention:
+        """Sets `min_score`, so that few of the labels that `classify` predicts are wrong.
+
+        If the most probable class has a probability below `min_score`, `classify` returns the label
+        `None`. On texts similar to these, at most a fraction `error` of the other labels is wrong,
+        with 95% confidence. Use texts that the model was neither trained nor calibrated on, and
+        call `abstain` after `calibrate`.
+
+        ```python
+        classifier.calibrate(validation_texts, validation_labels)
+        classifier.abstain(other_texts, other_labels, error=0.05).coverage   # for example, 0.8
+        classifier.classify("?")                     # {"label": None, "score": 0.3}
+        ```
+
+        `predict`, `evaluate` and `classify` with `top_k` do not depend on `min_score`. In exports,
+        the label is then an empty string. Set `min_score` to `None` to predict all labels again.
+
+        Args:
+            x: Text in memory, in any form that `fit` accepts.
+            y: The label of each text, as in `fit`.
+            batch_size: Number of texts per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            error: The highest fraction of wrong labels, above 0 and below 1.
+
+        Returns:
+            `min_score`, and on these texts the `coverage` (the fraction with a label), the `error`
+            among them and its upper bound `error_bound`.
+
+        Raises:
+            ValueError: If the model is a regression or has `multi_label`, if a label is invalid, or
+                if there are too few texts or too many mistakes for this error. The model is then
+                unchanged.
+
+        Reference:
+            [Geifman & El-Yaniv, 2017](https://arxiv.org/abs/1705.08500), algorithm 2.
+        """
+        if self.is_regression or self.multi_label:
+            kind = "a regression" if self.is_regression else "multi_label=True"
+            raise ValueError(f"abstain requires one class for each text. Received: {kind}")
+        checks.PROPER_FRACTION.check(error=error)
+        logits, targets = self._labeled_logits(x, y, batch_size, verbose)
+        is_right = np.argmax(logits, axis=1) == np.argmax(targets, axis=1)
+        abstention = select_min_score(self._probabilities(logits).max(axis=1), is_right, error)
+        self.min_score = abstention.min_score
+        return abstention
+
+    def _labeled_logits(
+        self, x: Any, y: Any, batch_size: int | None, verbose: int | str
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Returns the logits and the targets of labeled texts, both `(rows, classes)`."""
         targets = self._targets_of(x, y)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         if len(targets) != len(logits):
@@ -543,11 +627,7 @@ class TextClassifier(Task):
                 f"{len(targets)}"
             )
         is_labeled = targets.any(axis=-1) | self.multi_label
-        scaling = fit_temperature(
-            logits[is_labeled], targets[is_labeled], multi_label=self.multi_label
-        )
-        self.apply_calibration(scaling)
-        return scaling
+        return logits[is_labeled], targets[is_labeled]
 
     def apply_calibration(self, scaling: TemperatureScaling) -> None:
         """Multiplies a temperature into the head's weights, see `calibrate`.
@@ -559,6 +639,7 @@ class TextClassifier(Task):
             ValueError: If the head is quantized.
         """
         self.head.transform_logits(1 / scaling.temperature, scaling.bias)
+        self.min_score = None
         if self.thresholds is not None:
             with np.errstate(divide="ignore"):  # The logits of 0 and 1 are infinite.
                 logits = -np.log(1 / np.array(self.thresholds) - 1)
@@ -572,6 +653,8 @@ class TextClassifier(Task):
         for probabilities in self._probabilities(self.predict(materialize(columns), verbose=0)):
             best = self._best_classes(probabilities, 1)[0]
             answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
+            if best["score"] < (self.min_score or 0):
+                answer["label"] = ""  # A string tensor cannot contain None.
             if self.multi_label:
                 applying = self._applying_labels(probabilities)
                 # Pad the lists, since all examples must have the same number of entries.

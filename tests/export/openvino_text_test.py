@@ -242,6 +242,14 @@ def test_label_output_selects_best_class(names):
             assert actual_labels == [names[index] for index in classes]
 
 
+def test_label_below_min_score_is_empty():
+    logits = openvino.opset15.parameter([-1, 2], openvino.Type.f32)
+    label = answers_of_logits(logits, ["a", "b"], min_score=0.75)["label"]
+    model = openvino.compile_model(openvino.Model([label], [logits], "answers"), "CPU")
+    outputs = model([np.array([[0, 1], [0, 2], [1, 0], [2, 0]], "float32")])
+    assert outputs[0].tolist() == ["", "b", "", "a"]
+
+
 def test_multi_label_outputs():
     logits = openvino.opset15.parameter([-1, 2], openvino.Type.f32)
     nodes = answers_of_logits(logits, ["a", "b"], [0.5, 0.9])

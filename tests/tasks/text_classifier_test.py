@@ -6,7 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.on_torch
 
-from keras_bert import Backbone, MaskedLM, TextClassifier, insight, load_model  # noqa: E402
+from keras_bert import Backbone, Ensemble, MaskedLM, TextClassifier, insight, load_model  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.data.arrays import NUMPY  # noqa: E402
@@ -89,6 +89,14 @@ def test_new_num_classes_warns_and_replaces_head(classifier, tmp_path):
             lambda _: make_classifier(class_names=None, num_classes=1).classify("good", top_k=2),
             "top_k must be None for a regression",
         ),
+        (
+            lambda _: make_classifier(class_names=None, num_classes=1).calibrate(["a"], [0.5]),
+            r"calibrate requires classes. Received: a regression",
+        ),
+        (
+            lambda _: make_classifier(multi_label=True).abstain(["a"], [[]]),
+            "abstain requires one class for each text. Received: multi_label=True",
+        ),
     ],
 )
 def test_invalid_input_raises(classifier, call, message):
@@ -105,6 +113,7 @@ def test_invalid_input_raises(classifier, call, message):
             "num_classes must be an integer above 0. Received: 0",
         ),
         ({"num_classes": 3}, "num_classes must be the number of class_names, 2. Received: 3"),
+        ({"multi_label": True, "min_score": 0.5}, "min_score must be None for a regression and"),
     ],
 )
 def test_invalid_classes_raise(arguments, message):
@@ -250,3 +259,39 @@ def test_long_texts_are_read_in_windows(long_texts, tmp_path):
 
 def iter_batches(texts):
     yield texts
+
+
+def test_abstain_omits_uncertain_labels(tmp_path):
+    keras.utils.set_random_seed(1)
+    classifier = make_classifier(class_names=["bad", "film", "good"])
+    texts, _ = make_reviews(60)
+    logits = classifier.predict(texts, verbose=0).astype("float64")
+    scores = 1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
+    best = logits.argmax(axis=1)
+    # All labels below the median score are wrong.
+    labels = np.where(scores > np.median(scores), best, (best + 1) % 3)
+    abstention = classifier.abstain(texts * 20, np.tile(labels, 20), error=0.05)
+    assert abstention.error < abstention.error_bound < 0.05
+    is_answered = scores >= abstention.min_score
+    assert abstention.coverage == pytest.approx(is_answered.mean())
+    answers = classifier.classify(texts)
+    names = [classifier.class_names[index] for index in best]
+    expected = [name if kept else None for name, kept in zip(names, is_answered, strict=True)]
+    assert [answer["label"] for answer in answers] == expected
+    assert [answer["label"] for (answer,) in classifier.classify(texts, top_k=1)] == names
+    served = classifier.serving_answers([{"text": text} for text in texts])
+    assert [answer["label"] for answer in served] == [label or "" for label in expected]
+    classifier.save(tmp_path / "model.keras")
+    classifier.save_to_preset(tmp_path / "preset")
+    classifier.save_hugging_face(tmp_path / "hugging_face")
+    for loaded in (
+        load_model(tmp_path / "model.keras"),
+        TextClassifier.from_preset(tmp_path / "preset"),
+        TextClassifier.from_preset(tmp_path / "hugging_face"),
+        Ensemble([classifier, classifier]),
+    ):
+        assert loaded.min_score == pytest.approx(classifier.min_score)
+    with pytest.warns(UserWarning, match="for 3 classes instead of 2"):
+        assert TextClassifier.from_preset(tmp_path / "preset", num_classes=2).min_score is None
+    classifier.calibrate(texts, np.where(np.arange(60) % 5, best, (best + 1) % 3))
+    assert classifier.min_score is None

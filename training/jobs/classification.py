@@ -249,7 +249,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             ),
         )
     if model:
-        rows = model.classify(data.inputs, batch_size=SCORED_ROWS)
+        rows = model.answers_from_logits(
+            model.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0),
+            top_k=None if regression else 1,
+        )
+        rows = rows if regression else [row for (row,) in rows]
         rows = [answer_files.relabeled(row, label_map) for row in rows]
     else:
         names = data.class_names
@@ -277,6 +281,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if probabilities is not None:
         right = np.asarray(predictions) == data.labels
         scores["ece"] = classifier_scores.calibration_error(right, probabilities)
+        if model and model.min_score is not None:
+            is_answered = np.asarray(probabilities) >= model.min_score
+            scores["coverage"] = 100 * float(is_answered.mean())
+            if is_answered.any():
+                scores["accuracy_if_answered"] = 100 * float(right[is_answered].mean())
     return Evaluation(
         scores,
         lambda: error_report.classifier_sections(data, predictions, probabilities),

@@ -62,8 +62,8 @@ _POOLER = {name: StoredTensor((f"{name} (of the last token)",)) for name in POOL
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
 # A field in config.json that only this package reads
 _OWN_FIELD = "keras_bert"
-# The options in this field: of multi-label classifiers, and of taggers
-_OWN_OPTIONS = ("thresholds", "word_unit", "scheme")
+# The options in this field: of multi-label classifiers, of other classifiers, and of taggers
+_OWN_OPTIONS = ("thresholds", "min_score", "word_unit", "scheme")
 # Without these fields, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
@@ -194,10 +194,10 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, directory: Path) ->
 
 
 def _task_options(fields: Mapping[str, Any], path: Path, is_multi_label: bool) -> dict[str, Any]:
-    """Returns a multi-label classifier's or a tagger's options."""
+    """Returns the options of a classifier or a tagger that only this package reads."""
     own = fields.get(_OWN_FIELD) or {}
     if not is_multi_label:
-        names = ("word_unit", "scheme")
+        names = _OWN_OPTIONS[1:]
         return {name: own[name] for name in names if name in own} if isinstance(own, dict) else {}
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
