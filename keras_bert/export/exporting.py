@@ -55,12 +55,12 @@ def export_task(
     - `mediapipe`: A LiteRT model of a classifier, regression or embedder, with the vocabulary and
       the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities. The
       tokenizer must be an uncased WordPiece tokenizer. See `keras_bert.export.formats.mediapipe`.
-    - `onnx_hugging_face`: A directory in the layout of the Hugging Face Hub, for transformers.js,
-      optimum, sentence-transformers and fastembed. It contains `config.json`, the tokenizer,
-      `onnx/model.onnx` in float32 and `onnx/model_quantized.onnx` in int8. Inputs and outputs have
-      their names and dtypes in `transformers`: `input_ids`, `attention_mask` and, with segments,
-      `token_type_ids`, int64. An embedder's output is `last_hidden_state`, and its pooling and
-      normalization are in the files of sentence-transformers.
+    - `onnx_hugging_face`: A directory in the layout of the Hugging Face Hub, for transformers.js
+      and fastembed. It contains `config.json`, the tokenizer, `onnx/model.onnx` in float32 and
+      `onnx/model_quantized.onnx` in int8. Inputs and outputs have their names and dtypes in
+      `transformers`: `input_ids`, `attention_mask` and, with segments, `token_type_ids`, int64. An
+      embedder's output is `last_hidden_state`, and its pooling and normalization are in the files
+      of sentence-transformers.
     - `openvino` with `text=True`: A classifier, regression or embedder with its tokenizer. See
       `keras_bert.export.openvino_text`. To run it, you need the packages `openvino` and
       `openvino_tokenizers`, or OpenVINO Model Server, but not TensorFlow.

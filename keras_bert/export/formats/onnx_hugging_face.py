@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models in the layout of the Hugging Face Hub, for transformers.js and optimum.
+"""ONNX models in the layout of the Hugging Face Hub, for transformers.js.
 
 The directory contains `config.json`, the tokenizer files and, in `onnx`, the network in float32 and
 int8. An embedder also has the files of sentence-transformers for pooling and normalization.
