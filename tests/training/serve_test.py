@@ -195,7 +195,7 @@ def test_model_endpoints_health_and_metrics(server):
     for path, expected in {
         "/v1/models/other/metadata": "model must be one of model. Received: 'other'",
         "/v1/models/model/versions/8": "must be for version 7 of model",
-        "/nothing": "the path must be one of POST /v1/models/NAME:predict",
+        "/nothing": "the path must be one of POST /v1/rerank, POST /v1/models/NAME:predict",
     }.items():
         status, content = send_request(port, path)
         assert status == 404
