@@ -252,8 +252,9 @@ class TextColumns(TextFileOptions):
         if names is None or used <= {*names}:
             return self
         found = replace(self, text=TEXT, text_pair="", label=LABEL).for_file(path)
-        are_same = bool(found.text_pair) == bool(self.text_pair) and found.text in names
-        return found if are_same else self
+        if bool(found.text_pair) != bool(self.text_pair) or found.text not in names:
+            return self
+        return found if found.label in names else replace(found, label=self.label)
 
     def _names_in(self, path: str) -> list[str] | None:
         """Returns the column names in a file, or `None` if columns are not found by name."""

@@ -559,6 +559,7 @@ def test_validation_file_may_have_other_columns(tmp_path):
     for header, expected in {
         "premise,hypothesis,gold_label": ("premise", "hypothesis", "gold_label"),
         "sentence1,sentence2,label,premise": ("sentence1", "sentence2", "label"),
+        "premise,hypothesis,Label": ("premise", "hypothesis", "label"),
         "text,label": ("sentence1", "sentence2", "label"),  # A single text is no pair.
     }.items():
         dev.write_text(f"{header}\n{header}\n")
