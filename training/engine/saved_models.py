@@ -108,10 +108,7 @@ def load_preset(preset: str) -> Any:
     if not (checkpoint.directory / MODULES_FILE).is_file():
         heads["masked_lm"] = keras_bert.MaskedLM
     stored = (task_class for head, task_class in heads.items() if head in checkpoint.heads)
-    task = next(stored, keras_bert.TextEmbedder).from_preset(checkpoint.directory)
-    if task.preprocessor is None:
-        raise ValueError(f"--model={preset} must have a vocabulary. Received: no vocabulary")
-    return task
+    return next(stored, keras_bert.TextEmbedder).from_preset(checkpoint.directory)
 
 
 def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Path:

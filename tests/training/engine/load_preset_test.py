@@ -42,5 +42,5 @@ def test_only_checkpoints_are_presets(tmp_path):
         assert not is_preset(str(tmp_path / name))
     assert is_preset("minilm")
     assert is_preset("hf://google-bert/bert-base-uncased")
-    with pytest.raises(ValueError, match="encoder must have a vocabulary"):
+    with pytest.raises(ValueError, match="encoder has no vocabulary"):
         load_preset(str(tmp_path / "encoder"))
