@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.data.labels import softmax
 from keras_bert.data.questions import QuestionWindows
 from keras_bert.export.options import Servable
 from keras_bert.models.inputs import INPUT_NAMES
@@ -56,8 +57,7 @@ def points_lost(task: Any, expected: Sequence[Array], actual: Sequence[Array]) -
         if getattr(task, "multi_label", False):
             # A label applies or does not apply.
             one, other = (np.stack([np.zeros_like(x), x], axis=-1) for x in (one, other))
-        probabilities = np.exp(one - one.max(axis=-1, keepdims=True))
-        probabilities /= probabilities.sum(axis=-1, keepdims=True)
+        probabilities = softmax(one)
         chosen = np.take_along_axis(probabilities, other.argmax(axis=-1)[..., None], axis=-1)
         losses.append(np.mean(probabilities.max(axis=-1) - chosen[..., 0]))
     return float(100 * np.mean(losses))

@@ -502,13 +502,8 @@ class TextClassifier(Task):
         """
         if not self.multi_label:
             raise ValueError("tune_thresholds requires multi_label=True. Received: False")
-        labels = self._labels_of(x, y)
-        scores = sigmoid(self.predict(x, batch_size=batch_size, verbose=verbose))
-        if len(labels) != len(scores):
-            raise ValueError(
-                f"There must be labels for each of the {len(scores)} texts. Received: {len(labels)}"
-            )
-        self.thresholds = f1_thresholds(labels, scores)
+        logits, labels = self._labeled_logits(x, y, batch_size, verbose)
+        self.thresholds = f1_thresholds(labels, sigmoid(logits))
         return self.thresholds
 
     def calibrate(
