@@ -44,8 +44,9 @@ class ConditionalRandomField(Layer):
 
     >>> crf = keras_bert.layers.ConditionalRandomField()
     >>> emissions = crf(np.array([[[0.0, 1.0], [2.0, 0.0], [0.0, 0.0]]]))
-    >>> crf.decode(emissions, np.array([[True, True, False]])).tolist()
-    [[1, 0, -1]]
+    >>> class_ids = crf.decode(emissions, np.array([[True, True, False]]))
+    >>> keras.ops.convert_to_numpy(class_ids)
+    array([[ 1,  0, -1]], dtype=int32)
 
     Reference:
         [Lafferty et al., 2001](https://repository.upenn.edu/cis_papers/159/);

@@ -8,6 +8,7 @@ must be rejected if it has a different value. One run therefore tests all flags 
 import contextlib
 import io
 import json
+import signal
 import sys
 
 import keras
@@ -199,9 +200,23 @@ def pretraining_mode(**options):
     return pretrain.PretrainConfig, flags, pretrain.main
 
 
-def load_server(config):
-    with serve.listening(config.host, config.port):
-        serve.load(config).close()
+class StoppingOutput(io.StringIO):
+    """Stops the server as soon as it prints that it is ready."""
+
+    def write(self, text):
+        if "http://" in text:
+            signal.raise_signal(signal.SIGTERM)
+        return super().write(text)
+
+
+def run_server(config):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with contextlib.redirect_stdout(StoppingOutput()):
+            serve.main(config)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 QUESTIONS = {"train_file": "questions.json", "dev_file": "questions.json"}
@@ -289,11 +304,10 @@ MODES = {
         )
         for file in ("rows.csv", "rows.jsonl", "tags.conll", "choices.jsonl", "questions.json")
     },
-    # The server reads the key only for requests. serving/protocols_test.py covers that.
     "serve": lambda: (
         serve.ServeConfig,
-        {"model": "rows.keras", "port": 0, "api_key": "key"},
-        load_server,
+        {"model": "rows.keras", "port": 0},
+        run_server,
     ),
 }
 
