@@ -88,3 +88,23 @@ class Prompts:
     def document_name(self) -> str:
         """The name of the prompt for documents, or `""` if documents have no prompt."""
         return next((name for name in _DOCUMENT_NAMES if name in self.texts), "")
+
+    def name_of_input_type(self, input_type: str) -> str:
+        """Returns the prompt's name, or `""`, for an `input_type` of an embedding API.
+
+        It is `query` for queries, and `document`, `passage` or `corpus` for documents, as in the
+        APIs of Voyage AI and NVIDIA NIM. Cohere's `search_` or Jina AI's `retrieval.` may precede
+        it. It may also be the name of a prompt.
+
+        Raises:
+            ValueError: If it is none of them.
+        """
+        kinds = {"query": self.query_name, **dict.fromkeys(_DOCUMENT_NAMES, self.document_name)}
+        names = {**kinds, **{name: name for name in self.texts}}
+        kind = input_type.removeprefix("search_").removeprefix("retrieval.")
+        name = input_type if input_type in names else kind
+        if name not in names:
+            raise ValueError(
+                f"input_type must be one of {', '.join(names)}. Received: {input_type!r}"
+            )
+        return names[name]

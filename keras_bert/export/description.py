@@ -58,6 +58,7 @@ class ExportDescription:
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         dtype: Precision of the encoder's weights and matmuls.
         pooling: How an embedder pools token embeddings. Empty for other tasks.
+        normalize: Whether an embedder scales its embeddings to unit norm.
         word_unit: How a tagger splits texts into words. Empty for other tasks.
         prompts: An embedder's prompts by name. Models that accept token ids do not add them.
         default_prompt_name: The name of the prompt that models with text inputs add by default.
@@ -73,6 +74,7 @@ class ExportDescription:
     max_text_bytes: int | None = None
     dtype: str = "float32"
     pooling: str = ""
+    normalize: bool = False
     word_unit: str = ""
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt_name: str | None = None
@@ -94,6 +96,7 @@ class ExportDescription:
             options.max_text_bytes,
             options.dtype,
             getattr(task, "pooling", ""),
+            getattr(task, "normalize", False),
             getattr(task, "word_unit", None) or "",
             prompts.texts,
             prompts.default_name,

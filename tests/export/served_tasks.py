@@ -149,11 +149,17 @@ def _classifier(pair: bool, num_classes: int) -> ServedTask:
 
 def _embedder() -> ServedTask:
     classifier = make_classifier(num_classes=2)
-    task = keras_bert.TextEmbedder(classifier.backbone, preprocessor=classifier.preprocessor)
+    task = keras_bert.TextEmbedder(
+        classifier.backbone, preprocessor=classifier.preprocessor, prompts={"query": "the "}
+    )
     features = [task.preprocessor(texts) for texts in TEXTS]
     requests = {
         "serving_default": _texts("text"),
         "serve_ids": [select_ids(f, "token_ids") for f in features],
+        "serve_with_prompt": [
+            {**request, "prompt_name": strings(["query", ""] * 9)[: len(request["text"])]}
+            for request in _texts("text")
+        ],
     }
     functions = task.serving_signatures(OPTIONS)
     return ServedTask(task, OPTIONS, functions, requests, splits=True, bare=("serving_default",))

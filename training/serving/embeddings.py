@@ -14,18 +14,22 @@ from keras_bert.text.tokenizer import Tokenizer
 
 from .json_fields import (
     MAX_BYTES_OF_NUMBER,
+    Field,
     RequestError,
     check_not_empty,
     check_number,
     describe_json,
+    one_of,
+    read_boolean,
+    read_count,
     read_text,
 )
 from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
-from .signatures import DEFAULT_SIGNATURE
+from .signatures import DEFAULT_SIGNATURE, PROMPT_NAME, PROMPT_SIGNATURE, Row
 
-# Rounding to bfloat16 changes the norm of unit vectors by at most this number.
-_TOLERANCE = 0.01
+# NVIDIA NIM's values of `truncate`
+_TRUNCATES = {"NONE": False, "END": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +39,13 @@ class EmbeddingRequest:
     Args:
         inputs: The inputs, each a string or a list of token ids.
         field: The request field that contains the inputs, for error messages.
-        dimensions: Number of leading elements to return per embedding. `None` returns all.
-        normalize: Whether to scale embeddings to unit norm.
-        truncate: Whether to truncate overlong inputs instead of raising an error.
+        options: The values of `option_fields`. The request may have other fields.
         bytes_per_number: Maximum number of bytes per element in the response.
     """
 
     inputs: Sequence[str | list[int]]
     field: str
-    dimensions: int | None = None
-    normalize: bool = True
-    truncate: bool = False
+    options: Row
     bytes_per_number: int = MAX_BYTES_OF_NUMBER
 
 
@@ -62,6 +62,60 @@ class Embeddings:
     vectors: np.ndarray
     num_tokens: int
     truncated: list[int]
+
+
+def truncation_fields(auto_truncate: bool) -> dict[str, Field]:
+    """Returns the fields that determine how overlong texts are truncated.
+
+    Args:
+        auto_truncate: Whether overlong texts are truncated by default.
+    """
+    return {
+        # Voyage AI calls it truncation.
+        "truncate": Field(_read_truncate, auto_truncate, synonyms=("truncation",)),
+        "truncation_direction": Field(one_of("right", "Right", "left", "Left")),
+    }
+
+
+def option_fields(auto_truncate: bool) -> dict[str, Field]:
+    """Returns the options that each endpoint for embeddings accepts.
+
+    - `dimensions`: Number of leading elements to return per embedding. Defaults to all.
+    - `normalize`: Whether to scale embeddings to unit norm.
+    - `prompt_name`: The name of a prompt to add to texts, or `""` for none. Defaults to the model's
+      default prompt.
+    - `input_type`: What the texts are, instead of `prompt_name`. See `Prompts.name_of_input_type`.
+    - `truncation_fields`
+
+    The synonyms are from Voyage AI and Jina AI.
+    """
+    return {
+        "dimensions": Field(read_count, synonyms=("output_dimension",)),
+        "normalize": Field(read_boolean, True, synonyms=("normalized",)),
+        PROMPT_NAME: Field(read_text),
+        "input_type": Field(read_text, synonyms=("task",)),
+        **truncation_fields(auto_truncate),
+    }
+
+
+def _read_truncate(value: Any, name: str) -> bool:
+    is_word = isinstance(value, str) and value in _TRUNCATES
+    return _TRUNCATES[value] if is_word else read_boolean(value, name)
+
+
+def check_direction(options: Row, model: LoadedModel) -> None:
+    """Checks that a model truncates texts on the requested side.
+
+    Raises:
+        RequestError: If it truncates them on the other side.
+    """
+    direction = options["truncation_direction"]
+    side = model.tokenizer.truncation_side
+    if options["truncate"] and direction is not None and direction.lower() != side:
+        raise RequestError(
+            f"truncation_direction must be {side} for this model. Received: {direction}",
+            "truncation_direction",
+        )
 
 
 def read_inputs(max_rows: int) -> Any:
@@ -109,64 +163,99 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
 
 
 async def embed(
-    server: ModelServer, request: Request, model: LoadedModel, options: EmbeddingRequest
+    server: ModelServer, request: Request, model: LoadedModel, embedding: EmbeddingRequest
 ) -> Embeddings:
-    """Computes embeddings.
+    """Computes embeddings. The whole request is checked before anything is computed.
 
     Raises:
         RequestError: If an input is empty, or too long and `truncate` is false, if an id is not in
-            the vocabulary, or if the model does not support the dimensions or the norm.
+            the vocabulary, or if the model does not support an option.
         RejectedRequestError: As in `ModelServer.compute`, and if the response may be too large.
     """
-    inputs, field = options.inputs, options.field
+    inputs, field, options = embedding.inputs, embedding.field, embedding.options
     check_not_empty([[one] for one in inputs], field)
-    dimensions = options.dimensions or model.embedding_dim
+    dimensions = options["dimensions"] or model.embedding_dim
     if dimensions > model.embedding_dim:
         raise RequestError(
             f"dimensions must be at most {model.embedding_dim}, the size of the model's "
             f"embeddings. Received: {dimensions}",
             "dimensions",
         )
-    server.check_size(len(inputs), dimensions * options.bytes_per_number)
-    vectors: list[Any] = [None] * len(inputs)
-    num_tokens, truncated = 0, []
+    if model.normalize and not options["normalize"]:
+        raise RequestError(
+            "normalize must be true because the model normalizes its embeddings. Received: false",
+            "normalize",
+        )
+    check_direction(options, model)
+    server.check_size(len(inputs), dimensions * embedding.bytes_per_number)
     text_indices = [index for index, one in enumerate(inputs) if isinstance(one, str)]
     id_indices = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
-    length = model.limits.sequence_length
-    if id_indices:
-        if length is None:
-            raise RequestError(
-                f"{field} must have only strings, because the model splits long texts into "
-                f"windows. Received: token ids ({field}[{id_indices[0]}])",
-                field,
-            )
-        rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in id_indices]
-        _check_ids(rows, id_indices, model, field)
-        truncated = [
-            index for index, row in zip(id_indices, rows, strict=True) if len(row) > length
-        ]
-        if truncated and not options.truncate:
-            raise RequestError(
-                f"{field}: {model.limits.description}. Received: {len(inputs[truncated[0]])} token "
-                f"ids ({field}[{truncated[0]}])",
-                field,
-            )
-        rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
-        num_tokens += sum(map(len, rows))
-        answers = await server.compute(
-            request, model, TOKEN_IDS_SIGNATURE, [{"token_ids": row} for row in rows]
+    prompt = _read_prompt(options, model)
+    if id_indices and prompt.get(PROMPT_NAME):
+        raise RequestError(
+            f"{field} must be strings to add a prompt. Received: token ids "
+            f"({field}[{id_indices[0]}])",
+            field,
         )
-        for index, answer in zip(id_indices, answers, strict=True):
+    id_rows, truncated = _rows_of_ids(inputs, id_indices, model, embedding)
+    text_rows = [{"text": inputs[index], **prompt} for index in text_indices]
+    counts, truncated_texts = await server.count(model, text_rows, field, options["truncate"])
+    truncated += [text_indices[row] for row in truncated_texts]
+    num_tokens = sum(len(row["token_ids"]) for row in id_rows)
+    num_tokens += sum(map(model.limits.read_tokens, counts))
+    text_signature = PROMPT_SIGNATURE if prompt else DEFAULT_SIGNATURE
+    vectors: list[Any] = [None] * len(inputs)
+    for signature, indices, rows in (
+        (TOKEN_IDS_SIGNATURE, id_indices, id_rows),
+        (text_signature, text_indices, text_rows),
+    ):
+        answers = await server.compute(request, model, signature, rows) if rows else []
+        for index, answer in zip(indices, answers, strict=True):
             vectors[index] = answer["embedding"]
-    if text_indices:
-        rows = [{"text": inputs[index]} for index in text_indices]
-        counts, truncated_rows = await server.count(model, rows, field, options.truncate)
-        truncated += [text_indices[row] for row in truncated_rows]
-        num_tokens += sum(map(model.limits.read_tokens, counts))
-        answers = await server.compute(request, model, DEFAULT_SIGNATURE, rows)
-        for index, answer in zip(text_indices, answers, strict=True):
-            vectors[index] = answer["embedding"]
-    return Embeddings(_scaled(np.array(vectors, "float32"), options), num_tokens, sorted(truncated))
+    scaled = _scaled(np.array(vectors, "float32"), options, model.normalize)
+    return Embeddings(scaled, num_tokens, sorted(truncated))
+
+
+def _read_prompt(options: Row, model: LoadedModel) -> Row:
+    """Returns the `prompt_name` of a request's texts as a dict, empty for the default prompt."""
+    name, input_type = options[PROMPT_NAME], options["input_type"]
+    if name is not None and input_type is not None:
+        raise RequestError(f"only one of {PROMPT_NAME} and input_type may be given", "input_type")
+    try:
+        if input_type is not None:
+            name = model.prompts.name_of_input_type(input_type)
+        model.prompts.text(name)
+    except ValueError as error:
+        field = PROMPT_NAME if input_type is None else "input_type"
+        raise RequestError(str(error), field) from error
+    # Only models with prompts have a signature with `prompt_name`.
+    return {} if name is None or not model.prompts.texts else {PROMPT_NAME: name}
+
+
+def _rows_of_ids(
+    inputs: Sequence[Any], indices: Sequence[int], model: LoadedModel, embedding: EmbeddingRequest
+) -> tuple[list[Row], list[int]]:
+    """Returns the rows for the inputs that are token ids, and the indices of truncated inputs."""
+    field, length = embedding.field, model.limits.sequence_length
+    if not indices:
+        return [], []
+    if length is None:
+        raise RequestError(
+            f"{field} must have only strings, because the model splits long texts into "
+            f"windows. Received: token ids ({field}[{indices[0]}])",
+            field,
+        )
+    rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in indices]
+    _check_ids(rows, indices, model, field)
+    truncated = [index for index, row in zip(indices, rows, strict=True) if len(row) > length]
+    if truncated and not embedding.options["truncate"]:
+        raise RequestError(
+            f"{field}: {model.limits.description}. Received: {len(inputs[truncated[0]])} token "
+            f"ids ({field}[{truncated[0]}])",
+            field,
+        )
+    rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
+    return [{"token_ids": row} for row in rows], truncated
 
 
 def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:
@@ -190,17 +279,17 @@ def _check_ids(
             )
 
 
-def _scaled(vectors: np.ndarray, options: EmbeddingRequest) -> np.ndarray:
-    """Returns the vectors with the requested dimensions and norm."""
-    norms = np.linalg.norm(vectors, axis=1)
-    is_unit = bool(np.all(np.abs(norms - 1) < _TOLERANCE))
-    if not options.normalize and is_unit:
-        raise RequestError(
-            "normalize must be true because the model normalizes its embeddings. Received: false",
-            "normalize",
-        )
-    vectors = vectors[:, : options.dimensions]
-    if not options.normalize or (is_unit and options.dimensions is None):
+def _scaled(vectors: np.ndarray, options: Row, is_unit: bool) -> np.ndarray:
+    """Returns the vectors with the requested dimensions and norm.
+
+    Args:
+        vectors: Embeddings `(inputs, hidden)`.
+        options: The request's options.
+        is_unit: Whether the embeddings have unit norm.
+    """
+    is_cut = options["dimensions"] is not None
+    vectors = vectors[:, : options["dimensions"]]
+    if not options["normalize"] or (is_unit and not is_cut):
         return vectors
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(norms > 0, norms, 1)

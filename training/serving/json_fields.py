@@ -66,30 +66,39 @@ class Field:
         read: Validates and returns the value, given the value and the field's name.
         default: The value if the field is missing or null.
         is_required: Whether a missing or null field is an error.
+        synonyms: Other names of the field in clients' requests.
     """
 
     read: Callable[[Any, str], Any]
     default: Any = None
     is_required: bool = False
+    synonyms: tuple[str, ...] = ()
 
 
 def read_fields(request: Mapping[str, Any], fields: Mapping[str, Field]) -> dict[str, Any]:
     """Reads an object's fields. A null field counts as missing.
 
     Raises:
-        RequestError: If a field is missing, unknown or invalid.
+        RequestError: If a field is missing, unknown, invalid, or given under two names.
     """
-    for name, value in request.items():
-        if name not in fields and value is not None:
+    known = {other: name for name, field in fields.items() for other in (name, *field.synonyms)}
+    values = {name: field.default for name, field in fields.items()}
+    given: dict[str, str] = {}
+    for key, value in request.items():
+        if value is None:
+            continue
+        if key not in known:
             raise RequestError(
-                f"fields must be among {', '.join(fields)}. Received: {excerpt(name)}", name
+                f"fields must be among {', '.join(fields)}. Received: {excerpt(key)}", key
             )
-    values = {}
+        name = known[key]
+        if name in given:
+            raise RequestError(f"only one of {given[name]} and {key} may be given", key)
+        given[name] = key
+        values[name] = fields[name].read(value, key)
     for name, field in fields.items():
-        value = request.get(name)
-        if value is None and field.is_required:
+        if field.is_required and name not in given:
             raise RequestError(f"{name} is missing", name)
-        values[name] = field.default if value is None else field.read(value, name)
     return values
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_bert.data.packing import num_special_tokens
+from keras_bert.data.prompts import Prompts
 from keras_bert.text.tokenizer import Tokenizer
 
 from .batching import Batcher
@@ -17,6 +18,7 @@ from .signatures import (
     CHOICES,
     DEFAULT_SIGNATURE,
     IDS_SIGNATURE,
+    PROMPT_NAME,
     TEXT_PAIR,
     Row,
     Signature,
@@ -42,11 +44,13 @@ class TextLimits:
         sequence_length: Maximum sequence length in tokens. `None` if long texts are split into
             windows.
         max_text_bytes: Maximum number of bytes to read per text. `None` for no limit.
+        prompts: An embedder's prompts. Their tokens count.
     """
 
     tokenizer: Tokenizer
     sequence_length: int | None
     max_text_bytes: int | None = None
+    prompts: Prompts = dataclasses.field(default_factory=Prompts)
 
     @property
     def description(self) -> str:
@@ -64,7 +68,12 @@ class TextLimits:
             truncates the example.
         """
         texts = [_texts(row) for row in rows]
-        flat = list(itertools.chain.from_iterable(texts))
+        prompts = (self.prompts.text(row.get(PROMPT_NAME)) for row in rows)
+        prompted = (
+            (f"{prompt}{first}", *others)
+            for prompt, (first, *others) in zip(prompts, texts, strict=True)
+        )
+        flat = list(itertools.chain.from_iterable(prompted))
         lengths = iter(self.tokenizer.flat_ids(flat)[1].tolist())
         return [self._counted(row, list(itertools.islice(lengths, len(row)))) for row in texts]
 
@@ -106,6 +115,7 @@ class ModelPredictions:
         multi_label: Whether an example can have multiple labels.
         embedding_dim: Embedding size, or 0 if the model is not an embedder.
         pooling: How an embedder combines the tokens' hidden states.
+        normalize: Whether an embedder scales its embeddings to unit norm.
         dtype: Precision of the encoder's weights and matmuls.
     """
 
@@ -119,12 +129,18 @@ class ModelPredictions:
     multi_label: bool = False
     embedding_dim: int = 0
     pooling: str = ""
+    normalize: bool = False
     dtype: str = "float32"
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
         return self.limits.tokenizer
+
+    @property
+    def prompts(self) -> Prompts:
+        """An embedder's prompts."""
+        return self.limits.prompts
 
     def compute(self, signature: str, rows: Sequence[Row]) -> list[Row]:
         """Computes the predictions for a batch.
@@ -172,12 +188,18 @@ def answers_of_saved_model(served: Any) -> ModelPredictions:
         choice_signature=saved_model_choice_signature(served)
         if description.task == "MultipleChoice"
         else None,
-        limits=TextLimits(served.tokenizer, length, description.max_text_bytes),
+        limits=TextLimits(
+            served.tokenizer,
+            length,
+            description.max_text_bytes,
+            Prompts(description.prompts, description.default_prompt_name),
+        ),
         class_names=description.class_names,
         text_pairs="required" if TEXT_PAIR in description.fields else "",
         multi_label="num_labels" in outputs,
         embedding_dim=outputs["embedding"].shape[1] if description.predict_method == "embed" else 0,
         pooling=description.pooling,
+        normalize=description.normalize,
         dtype=description.dtype,
     )
 
@@ -206,7 +228,7 @@ def answers_of_task(
         choice_signature=task_choice_signature(task)
         if task.predict_method == "choose" and not hasattr(task, "members")
         else None,
-        limits=TextLimits(preprocessor.tokenizer, length),
+        limits=TextLimits(preprocessor.tokenizer, length, prompts=Prompts.from_task(task)),
         class_names=tuple(map(str, names or ())),
         text_pairs="required"
         if TEXT_PAIR in fields
@@ -216,5 +238,6 @@ def answers_of_task(
         multi_label=getattr(task, "multi_label", False),
         embedding_dim=task.output.shape[-1] if task.predict_method == "embed" else 0,
         pooling=getattr(task, "pooling", ""),
+        normalize=getattr(task, "normalize", False),
         dtype=task.compute_dtype,
     )

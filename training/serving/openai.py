@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .embeddings import EmbeddingRequest, embed, read_inputs
-from .json_fields import Field, encode_json, one_of, read_count, read_fields, read_object, read_text
+from .embeddings import EmbeddingRequest, embed, option_fields, read_inputs
+from .json_fields import Field, encode_json, one_of, read_fields, read_object, read_text
 from .models import LoadedModel
 from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 
@@ -25,9 +25,9 @@ def _routes(server: ModelServer) -> list[Route]:
     fields = {
         "model": Field(read_text, is_required=True),
         "input": Field(read_inputs(server.max_rows), is_required=True),
-        "dimensions": Field(read_count),
         "encoding_format": Field(one_of("float", "base64"), "float"),
         "user": Field(read_text),
+        **option_fields(server.auto_truncate),
     }
 
     async def embeddings(request: Request, body: bytes) -> Response:
@@ -41,9 +41,7 @@ def _routes(server: ModelServer) -> list[Route]:
                 field="model",
             )
         inputs, _ = request_fields["input"]
-        options = EmbeddingRequest(
-            inputs, "input", request_fields["dimensions"], truncate=server.auto_truncate
-        )
+        options = EmbeddingRequest(inputs, "input", request_fields)
         is_base64 = request_fields["encoding_format"] == "base64"
         if is_base64:  # base64 has 4 characters for 3 bytes.
             options = dataclasses.replace(options, bytes_per_number=6)

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from keras_bert.data.prompts import Prompts
+
 from ..engine.example_request import example_row
 
 Row = dict[str, Any]
@@ -14,7 +16,8 @@ Row = dict[str, Any]
 DEFAULT_SIGNATURE, IDS_SIGNATURE = "serving_default", "serve_ids"
 DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
-CHOICES, TEXT_PAIR = "choices", "text_pair"
+PROMPT_SIGNATURE = "serve_with_prompt"
+CHOICES, TEXT_PAIR, PROMPT_NAME = "choices", "text_pair", "prompt_name"
 # Maximum number of characters in a batch. Larger batches do not increase the throughput.
 BATCH_CHARACTERS = 16_384
 # Lengths, in words, of the texts in the warmup
@@ -104,7 +107,10 @@ def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
-    """Returns a task's `serving_default` signature, with the same inputs as in its export."""
+    """Returns a task's signatures for texts, with the same inputs as in its export.
+
+    They are `serving_default` and, for an embedder with prompts, `serve_with_prompt`.
+    """
     from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
@@ -115,7 +121,22 @@ def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
         answers: list[Row] = task.serving_answers(_texts_of(rows, compiles, required_text))
         return answers[: len(rows)]
 
-    return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, required_text)}
+    signatures = {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, required_text)}
+    if Prompts.from_task(task).texts:
+
+        def answer_with_prompt(rows: Sequence[Row]) -> list[Row]:
+            answers: list[Row] = [{}] * len(rows)
+            for name in {row[PROMPT_NAME] for row in rows}:
+                index = [at for at, row in enumerate(rows) if row[PROMPT_NAME] == name]
+                texts = _texts_of([{"text": rows[at]["text"]} for at in index], compiles)
+                vectors = task.embed([text["text"] for text in texts], prompt_name=name)
+                for at, vector in zip(index, vectors, strict=False):
+                    answers[at] = {"embedding": vector.tolist(), "error": ""}
+            return answers
+
+        inputs = {**inputs, PROMPT_NAME: Tensor(STRING, (-1,))}
+        signatures[PROMPT_SIGNATURE] = Signature(inputs, {}, answer_with_prompt)
+    return signatures
 
 
 def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> list[Row]:

@@ -23,7 +23,14 @@ import keras_bert
 from keras_bert.data.tagging_schemes import OUTSIDE, Entity, entities, typed_labels
 from keras_bert.text.tokenizer import Tokenizer
 
-from .embeddings import EmbeddingRequest, embed, read_inputs
+from .embeddings import (
+    EmbeddingRequest,
+    check_direction,
+    embed,
+    option_fields,
+    read_inputs,
+    truncation_fields,
+)
 from .json_fields import (
     Field,
     RequestError,
@@ -128,18 +135,13 @@ class _Api:
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
-        truncation = {
-            "truncate": Field(read_boolean, server.auto_truncate),
-            "truncation_direction": Field(one_of("right", "Right", "left", "Left")),
+        self._embedding_options = option_fields(server.auto_truncate)
+        inputs = Field(read_inputs(server.max_rows), is_required=True)
+        self._embed_fields = {"inputs": inputs, **self._embedding_options}
+        scores = {
+            **truncation_fields(server.auto_truncate),
+            "raw_scores": Field(read_boolean, False),
         }
-        self._embed_fields = {
-            "inputs": Field(read_inputs(server.max_rows), is_required=True),
-            "normalize": Field(read_boolean, True),
-            "dimensions": Field(read_count),
-            **truncation,
-        }
-        self._truncation = truncation
-        scores = {**truncation, "raw_scores": Field(read_boolean, False)}
         self._predict_fields = {"inputs": Field(self._read_rows, is_required=True), **scores}
         self._rerank_fields = {
             "query": Field(read_text, is_required=True),
@@ -195,16 +197,9 @@ class _Api:
         """Computes an embedding for each input."""
         model = self._server.model_for(request, "embeddings", _other_method("embed"))
         options = read_fields(payload, self._embed_fields)
-        _check_direction(options, model)
-        (inputs, _), *_ = options.values()
-        answer = await embed(
-            self._server,
-            request,
-            model,
-            EmbeddingRequest(
-                inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
-            ),
-        )
+        inputs, _ = options["inputs"]
+        embedding = EmbeddingRequest(inputs, "inputs", options)
+        answer = await embed(self._server, request, model, embedding)
         return await respond(lambda: encode_json(answer.vectors), answer.truncated)
 
     async def similarity(self, request: Request, payload: Row) -> Response:
@@ -219,19 +214,16 @@ class _Api:
             {
                 "inputs": Field(read_object_of(sentences), is_required=True),
                 "parameters": Field(
-                    read_object_of(self._truncation), read_fields({}, self._truncation)
+                    read_object_of(self._embedding_options),
+                    read_fields({}, self._embedding_options),
                 ),
             },
         )
         first, others = options["inputs"].values()
-        _check_direction(options["parameters"], model)
-        truncate = options["parameters"]["truncate"]
-        answer = await embed(
-            self._server,
-            request,
-            model,
-            EmbeddingRequest([first, *others], "inputs", truncate=truncate, bytes_per_number=0),
+        embedding = EmbeddingRequest(
+            [first, *others], "inputs", options["parameters"], bytes_per_number=0
         )
+        answer = await embed(self._server, request, model, embedding)
         return await respond(
             lambda: encode_json(answer.vectors[1:] @ answer.vectors[0]),
             answer.truncated,
@@ -242,7 +234,7 @@ class _Api:
         model = self._server.model_for(request, "labels or scores", _other_method(*_PREDICTS))
         tag_fields = _PARAMETERS["tag"] if model.predict_method == "tag" else {}
         options = read_fields(payload, {**self._predict_fields, **tag_fields})
-        _check_direction(options, model)
+        check_direction(options, model)
         rows, is_single = options["inputs"]
         answers, truncated = await self._predictions(request, model, rows, options)
         return await respond(lambda: encode_json(answers[0] if is_single else answers), truncated)
@@ -251,7 +243,7 @@ class _Api:
         """Sorts texts by their relevance to a query."""
         model = self._server.model_for(request, RANKING, reason_against_ranking)
         options = read_fields(payload, self._rerank_fields)
-        _check_direction(options, model)
+        check_direction(options, model)
         texts = options["texts"]
         ranking = await rank(
             self._server,
@@ -452,17 +444,6 @@ def _tokens(
         ]
         rows.append([special(first), *row, special(last)] if adds_special_tokens else row)
     return rows
-
-
-def _check_direction(options: Row, model: LoadedModel) -> None:
-    """Checks that the model truncates texts on the requested side."""
-    direction = options["truncation_direction"]
-    side = model.tokenizer.truncation_side
-    if options["truncate"] and direction is not None and direction.lower() != side:
-        raise RequestError(
-            f"truncation_direction must be {side} for this model. Received: {direction}",
-            "truncation_direction",
-        )
 
 
 async def _reject(request: Request, payload: Row) -> Response:

@@ -106,6 +106,7 @@ def check_task_matches_export(task: Any, served: Any, rows: Sequence[Mapping[str
         *(("/models/NAME/predict", {"inputs": pair}) for pair in (pairs[0], texts[0])),
         ("/models/NAME/rerank", {"query": texts[0], "texts": texts}),
         ("/models/NAME/embed", {"inputs": [*texts, [5, 6]], "truncate": True}),
+        ("/models/NAME/embed", {"inputs": texts, "prompt_name": "query"}),
         ("/v1/embeddings", {"model": "NAME", "input": texts}),
         ("/models/NAME/tokenize", {"inputs": texts}),
         *(("/models/NAME", {"inputs": text, "parameters": {}}) for text in texts[:2]),

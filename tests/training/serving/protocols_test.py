@@ -46,6 +46,7 @@ LENGTH, MAX_ROWS = 16, 8
 TOKENIZER = make_tokenizer(*LETTER_TOKENS)
 LONG = "film plot " * LENGTH
 TEXTS = ["a film", "b", "naïve é"]
+PROMPTS = {"prompts": {"query": "film ", "STS": "b "}, "default_prompt_name": "STS"}
 NON_ASCII = [
     "héé 東京 test",
     "한국어 b",
@@ -75,6 +76,9 @@ def make_tasks():
     return {
         "embedder": make_task(keras_bert.TextEmbedder, TextClassifierPreprocessor),
         "raw": make_task(keras_bert.TextEmbedder, TextClassifierPreprocessor, normalize=False),
+        "prompted": make_task(
+            keras_bert.TextEmbedder, TextClassifierPreprocessor, **PROMPTS, dimensions=5
+        ),
         "sst2": make_task(
             keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]
         ),
@@ -315,6 +319,36 @@ def test_batch_size_one_is_deterministic(server):
         ]
 
     assert get_embeddings(texts) == [get_embeddings(text)[0] for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options"),
+    [
+        ("b ", {}),
+        ("film ", {"prompt_name": "query"}),
+        ("", {"prompt_name": ""}),
+        # Cohere, NVIDIA NIM, Jina AI and Voyage AI
+        ("film ", {"input_type": "search_query"}),
+        ("", {"input_type": "passage", "truncate": "NONE"}),
+        ("film ", {"task": "retrieval.query", "normalized": True}),
+        ("film ", {"input_type": "query", "truncation": True, "output_dimension": 5}),
+    ],
+)
+def test_prompts_match_the_task(server, prompt, options):
+    task, path = server[0]["prompted"], "/models/prompted"
+    texts = [f"{prompt}{text}" for text in TEXTS]
+    expected = task.embed(texts, prompt="")
+    content = request_content(server, f"{path}/embed", {"inputs": TEXTS, **options})
+    assert np.array(content) == approximately(expected)
+    sentences = {"source_sentence": TEXTS[0], "sentences": TEXTS}
+    request = {"inputs": sentences, "parameters": options}
+    similarities = request_content(server, f"{path}/similarity", request)
+    assert np.array(similarities) == approximately(expected @ expected[0])
+    request = {"model": "prompted", "input": TEXTS, **options}
+    content = request_content(server, "/embeddings", request)
+    assert np.array([item["embedding"] for item in content["data"]]) == approximately(expected)
+    num_tokens = sum(map(len, TOKENIZER.encode(texts)))
+    assert content["usage"] == {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
 
 
 def test_tei_embeddings_match_the_task(server):
@@ -684,7 +718,7 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
             OPENAI,
             {"model": "embedder", "input": "a", "n": 1},
             400,
-            "user. Received: 'n'",
+            "truncation_direction. Received: 'n'",
         ),
         (OPENAI, b'{"input": "' + b"a" * 20_000 + b'"}', 413, "at most 10000 bytes"),
         (OPENAI, b"{", 400, "the body must be JSON. Received: '{'"),
@@ -714,7 +748,26 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
             424,
             "a model with embeddings: sst2 has the met",
         ),
-        (EMBED, {"inputs": "a", "prompt_name": "b"}, 422, "Received: 'prompt_name'"),
+        (EMBED, {"inputs": "a", "prompt_name": "b"}, 422, "model has no prompts. Received: 'b'"),
+        (
+            OPENAI,
+            {"model": "prompted", "input": "a", "input_type": "clustering"},
+            400,
+            "input_type must be one of query, document, passage, corpus, STS. Received: 'clust",
+        ),
+        (
+            "/models/prompted/embed",
+            {"inputs": [[5]], "prompt_name": "STS"},
+            422,
+            "inputs must be strings to add a prompt. Received: token ids (inputs[0])",
+        ),
+        (
+            "/models/prompted/embed",
+            {"inputs": "a", "prompt_name": "STS", "input_type": "query"},
+            422,
+            "only one of prompt_name and input_type",
+        ),
+        (EMBED, {"inputs": "a", "truncate": True, "truncation": True}, 422, "only one of truncate"),
         (
             "/embed",
             {"inputs": "a"},
@@ -743,7 +796,7 @@ def test_invalid_request_error_has_the_format(server, path, request_, status, me
         error = content["error"]
         assert set(error) == {"message", "type", "param", "code"}
         assert error["type"] == "invalid_request_error"
-        assert error["param"] in {None, "model", "input", "dimensions", "n"}
+        assert error["param"] in {None, "model", "input", "dimensions", "n", "input_type"}
         content = {"error": error["message"], "error_type": ""}
     assert set(content) == {"error", "error_type"}
     assert (content["error_type"] == "Empty") == (path != OPENAI and status == 400)
