@@ -395,17 +395,6 @@ def f1_thresholds(labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) ->
     return tuple(thresholds)
 
 
-def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Returns the description of each label. It defaults to the label's name."""
-    names = labels if isinstance(labels, Mapping) else dict.fromkeys(labels)
-    checks.check_names("labels", labels)
-    if not names or len(names) != len(labels):
-        raise ValueError(f"labels must be one or more different names. Received: {labels!r}")
-    descriptions = dict(labels) if isinstance(labels, Mapping) else {name: name for name in names}
-    checks.check_names("labels", descriptions.values())
-    return descriptions
-
-
 def rank_labels(names: Sequence[Any], scores: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
     """Returns a dict of `label` and `score` for each label, in descending order of score."""
     order = np.argsort(-scores, kind="stable")

@@ -23,7 +23,6 @@ from keras_bert.data.labels import (
     LabelRules,
     MultiLabelRules,
     f1_thresholds,
-    label_descriptions,
     rank_labels,
     sigmoid,
     softmax,
@@ -44,6 +43,12 @@ from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, ta
 from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.temperature import TemperatureScaling, fit_temperature
+from keras_bert.tasks.zero_shot import (
+    ENTAILMENT_HYPOTHESIS,
+    entailment_id,
+    entailment_scores,
+    label_hypotheses,
+)
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -395,7 +400,7 @@ class TextClassifier(Task):
         x: Any,
         labels: Sequence[str] | Mapping[str, str],
         *,
-        hypothesis: str = "This example is {}.",
+        hypothesis: str = ENTAILMENT_HYPOTHESIS,
         multi_label: bool = False,
         entailment: str | int | None = None,
         batch_size: int | None = None,
@@ -405,8 +410,9 @@ class TextClassifier(Task):
 
         The model must have been trained on pairs of premise and hypothesis (NLI). For each pair of
         text and label, it predicts whether the text entails the hypothesis that it has this label.
-        The scores are the same as in transformers' `zero-shot-classification` pipeline. Only the
-        text is truncated, never the hypothesis.
+        The scores are the same as in transformers' `zero-shot-classification` pipeline, except that
+        underscores in labels become spaces. Only the text is truncated, never the hypothesis. There
+        may be any number of labels, in any order.
 
         Args:
             x: Single texts in memory, in any form that `fit` accepts.
@@ -443,42 +449,22 @@ class TextClassifier(Task):
             [Benchmarking Zero-shot Text Classification](https://arxiv.org/abs/1909.00161),
             section 5.
         """
-        descriptions = label_descriptions(labels)
-        hypotheses = [hypothesis.replace("{}", text) for text in descriptions.values()]
-        if "{}" not in hypothesis:
-            raise ValueError(f"hypothesis must have {{}} for the label. Received: {hypothesis!r}")
-        yes = self._entailment_id(entailment)
+        hypotheses = label_hypotheses(labels, hypothesis)
+        num_classes = 0 if self.multi_label else self.num_classes
+        yes = entailment_id(self.class_names, num_classes, entailment)
         x = materialize(x)
         texts = single_texts(x)
         if not texts:
             return []
-        rows = ProductExamples(texts, hypotheses, self.preprocessor)
+        rows = ProductExamples(texts, list(hypotheses.values()), self.preprocessor)
         options = self._options(batch_size)
         batches = Loader(RowsInMemory(rows), self.preprocessor, options, to_indexed_batch)
         logits = np.empty((len(rows), self.num_classes), "float32")
         for _, index, batch_logits in self._outputs_of_batches(batches, verbose):
             logits[index] = batch_logits
         text_logits = logits.reshape(len(texts), len(hypotheses), -1)
-        if multi_label or len(hypotheses) == 1:
-            no = -1 if yes == 0 else 0
-            scores = softmax(text_logits[..., [no, yes]])[..., 1]
-        else:
-            scores = softmax(text_logits[..., yes])
-        return match_input_type(x, [rank_labels(list(descriptions), row) for row in scores])
-
-    def _entailment_id(self, entailment: str | int | None) -> int:
-        names = [str(name) for name in self.class_names or ()]
-        if entailment is None:
-            entailment = next((x for x in names if x.lower().startswith("entail")), None)
-        ids: dict[Any, int] = {name: index for index, name in enumerate(names)}
-        ids |= {index: index for index in range(self.num_classes)}
-        if self.multi_label or self.num_classes < 2 or entailment not in ids:
-            raise ValueError(
-                "A text-pair classifier must have an entailment class (the first text entails the "
-                f"second). Received: entailment={entailment!r} and the classes "
-                f"{', '.join(names) or self.num_classes}"
-            )
-        return ids[entailment]
+        scores = entailment_scores(text_logits, yes, multi_label=multi_label)
+        return match_input_type(x, [rank_labels(list(hypotheses), row) for row in scores])
 
     def tune_thresholds(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0

@@ -28,7 +28,7 @@ from keras_bert.data.columns import (
     match_input_type,
     materialize,
 )
-from keras_bert.data.labels import LabelRules, label_descriptions, rank_labels
+from keras_bert.data.labels import LabelRules, rank_labels
 from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
@@ -40,6 +40,11 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.task import Task
+from keras_bert.tasks.zero_shot import (
+    SIMILARITY_HYPOTHESIS,
+    cosine_similarities,
+    label_hypotheses,
+)
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -328,23 +333,30 @@ class TextEmbedder(Task):
         labels: Sequence[str] | Mapping[str, str],
         batch_size: int | None = None,
         verbose: int | str = 0,
+        *,
+        hypothesis: str = SIMILARITY_HYPOTHESIS,
     ) -> Any:
         """Classifies texts by the most similar label, without training examples.
+
+        There may be any number of labels, in any order.
 
         Args:
             x: Texts in any form that `embed` accepts, except a `tf.data.Dataset`.
             labels: The labels, or a dict from each label to a description, for example `{"sport":
-                "This text is about sport."}`. We recommend descriptions.
+                "games and athletes"}`. We recommend descriptions. Otherwise, underscores in labels
+                become spaces.
             batch_size: Number of texts per batch. Defaults to 32.
             verbose: 0 or 1. With 1, it shows a progress bar.
+            hypothesis: The text to compare with, with `{}` in place of the description.
 
         Returns:
             For each text, a list of dicts with `label` and `score`, one per label, in descending
-            order of `score`, the cosine similarity of text and description. For a single string, a
+            order of `score`, the cosine similarity of text and hypothesis. For a single string, a
             single list.
 
         Raises:
-            ValueError: If `x` contains pairs of texts, or if `labels` is empty.
+            ValueError: If `x` contains pairs of texts, if `labels` is empty or has duplicates, or
+                if `hypothesis` has no `{}`.
 
         Example:
 
@@ -353,15 +365,11 @@ class TextEmbedder(Task):
         # [{"label": "law", "score": 0.31}, {"label": "sport", "score": 0.12}]
         ```
         """
-        descriptions, x = label_descriptions(labels), materialize(x)
-        parts = single_texts(x), list(descriptions.values())
+        hypotheses, x = label_hypotheses(labels, hypothesis), materialize(x)
+        parts = single_texts(x), list(hypotheses.values())
         vectors = [self.embed(part, batch_size=batch_size, verbose=verbose) for part in parts]
-        text_vectors, label_vectors = (
-            part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
-            for part in vectors
-        )
-        cosines = text_vectors @ label_vectors.T
-        return match_input_type(x, [rank_labels(list(descriptions), row) for row in cosines])
+        scores = cosine_similarities(*vectors)
+        return match_input_type(x, [rank_labels(list(hypotheses), row) for row in scores])
 
     def _predict_rows(self, rows: InputAdapter, *args: Any, **kwargs: Any) -> Any:
         vectors = super()._predict_rows(rows, *args, **kwargs)
