@@ -7,11 +7,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import MultipleChoice, Pretrainer, TextClassifier
+from keras_bert import MultipleChoice, Pretrainer, ReplacedTokenDetector, TextClassifier
 from keras_bert.ops import dispatch
 from tests.small_tasks import TASKS, make_task
 
-IS_TORCH = keras.backend.backend() == "torch"
+BACKEND = keras.backend.backend()
+IS_TORCH = BACKEND == "torch"
+# TensorFlow and XLA prepare a step for half a minute. These tasks contain what the others compute.
+COMPILED_ON_TENSORFLOW = TextClassifier, ReplacedTokenDetector
 
 
 def on_torch(test):
@@ -31,7 +34,16 @@ class Traced:
 
 
 @pytest.mark.skipif(IS_TORCH, reason="XLA compiles TensorFlow and JAX")
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(
+            task,
+            marks=() if BACKEND == "jax" or task in COMPILED_ON_TENSORFLOW else pytest.mark.release,
+        )
+        for task in TASKS
+    ],
+)
 def test_compiled_steps(task):
     model, buckets = make_task(type(f"Traced{task.__name__}", (Traced, task), {})), TASKS[task]
     model.traced_lengths = []
@@ -47,7 +59,7 @@ def test_compiled_steps(task):
 
     # JAX traces each length once. TensorFlow traces one graph for any length, or twice if the first
     # call creates the optimizer's variables. XLA then compiles the graph for each length.
-    lengths = {4, 8} if keras.backend.backend() == "jax" else {None}
+    lengths = {4, 8} if BACKEND == "jax" else {None}
     assert set(traced) == lengths
     assert len(traced) <= 2
     assert model.traced_lengths == traced

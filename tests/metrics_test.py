@@ -78,7 +78,8 @@ def update_and_compute(metric, y, logits, weights):
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # From Keras's IoU on JAX
-@pytest.mark.parametrize("shape", [pytest.param((60,), marks=pytest.mark.on_torch), (6, 10)])
+@pytest.mark.on_torch
+@pytest.mark.parametrize("shape", [(60,), (6, 10)])
 def test_two_class_metrics_match_scikit_learn(shape):
     """The number of tokens per row does not matter."""
     sklearn = pytest.importorskip("sklearn.metrics")

@@ -44,7 +44,7 @@ def test_text_model_is_freed(batches_are_counted):
         yield TEXTS, LABELS
 
     classifier = make_text_task("TextClassifier", 2)
-    classifier.compile()
+    classifier.compile("sgd")
     data = (TEXTS, LABELS) if batches_are_counted else (yield_batches(),)
     classifier.fit(*data, validation_data=(TEXTS, LABELS), verbose=0)
     classifier.evaluate(TEXTS, LABELS, verbose=0)

@@ -123,6 +123,7 @@ def test_optimizer_survives_later_freezing(steps, tmp_path):
         np.testing.assert_array_equal(other, one)
 
 
+@pytest.mark.on_torch
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_optimizer_round_trip_after_quantize(tmp_path):
     task = make_task(keras_bert.MaskedLM)

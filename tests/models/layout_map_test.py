@@ -32,15 +32,16 @@ import keras_bert
 from keras_bert.optimizers import AdamW
 
 small = dict(
-    vocabulary_size=50, num_layers=2, num_heads=4, hidden_dim=16, intermediate_dim=32,
+    vocabulary_size=50, num_layers=1, num_heads=4, hidden_dim=16, intermediate_dim=32,
     max_sequence_length=16, dropout=0.0, attention_dropout=0.0, initializer_range=0.2,
 )
 CONFIGS = {
     "bert": keras_bert.BertConfig(**small),
+    # A global layer, and a local layer
     "parts": keras_bert.BertConfig(**small).replace(
-        positions="rotary", attention_window=2, global_attention_every=2, feed_forward="gated",
-        norm_placement="pre", first_attention_norm=False, num_key_value_heads=2,
-        embedding_dim=8, attention_bias=False,
+        num_layers=2, positions="rotary", attention_window=2, global_attention_every=2,
+        feed_forward="gated", norm_placement="pre", first_attention_norm=False,
+        num_key_value_heads=2, embedding_dim=8, attention_bias=False,
     ),
 }
 random = np.random.default_rng(0)

@@ -69,6 +69,7 @@ def sum_gradients(model, batches):
     return {v.path: step for v, step in zip(model.weights, total, strict=True)}
 
 
+@pytest.mark.on_torch
 def test_packed_gradients_match_unpacked():
     model = Backbone(WITHOUT_DROPOUT, packed=True)
     random_weights(model)

@@ -25,7 +25,7 @@ MODERN = SMALL.replace(
 @pytest.mark.parametrize(
     ("config", "dtype"),
     [
-        (SMALL, "float32"),
+        pytest.param(SMALL, "float32", marks=pytest.mark.on_torch),
         (MODERN, "float32"),
         pytest.param(SMALL, "mixed_bfloat16", marks=pytest.mark.on_torch),
         (SMALL.replace(**RELATIVE["deberta"]), "float32"),

@@ -77,7 +77,22 @@ def check_same_outputs(expected, outputs, batch, **tolerance):
         assert np.isfinite(to_numpy(outputs["pooled_output"])).all()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# All kinds of positions, masks and heads. TensorFlow traces each for seconds.
+ON_TENSORFLOW = "bert", "modernbert", "deberta", "shared keys", "causal"
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(
+            family,
+            marks=()
+            if keras.backend.backend() == "torch" or family in ON_TENSORFLOW
+            else pytest.mark.release,
+        )
+        for family in FAMILIES
+    ],
+)
 def test_outputs_match_padded_batches(family):
     padded, unpadded = make_encoder_pair(family)
     for lengths in LENGTHS.values():
@@ -147,7 +162,9 @@ def test_packed_rows_match_padded():
     assert_same_outputs(*encoders, batch)
 
 
-@pytest.mark.parametrize("family", ["modernbert", "deberta"])
+@pytest.mark.parametrize(
+    "family", ["modernbert", pytest.param("deberta", marks=pytest.mark.on_torch)]
+)
 def test_training_matches_padded(family):
     labels = np.array([0, 1, 1, 0, 1, 0])
     updated = []
@@ -168,12 +185,13 @@ def test_training_matches_padded(family):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA compiles TensorFlow")
 def test_xla_unpadded_training_matches_padded():
     updated = []
-    for encoder, jit_compile in zip(make_encoder_pair(), (False, True), strict=True):
+    for encoder, jit_compile in zip(make_encoder_pair(num_layers=1), (False, True), strict=True):
         task = TextClassifier(encoder, num_classes=2)
         random_weights(task)
         loss = keras.losses.SparseCategoricalCrossentropy(True)
         task.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit_compile)
-        batches = [make_batch([3, 11, 1, 7]), make_batch([3, 5, 1, 7])]
+        # The number of tokens changes, but not the shape, for which XLA compiles the step.
+        batches = [make_batch([3, 11, 1, 7]), make_batch([3, 5, 1, 7], width=11)]
         losses = [task.train_on_batch(batch, np.array([0, 1, 1, 0]))[0] for batch in batches]
         updated.append((losses, task.get_weights()))
     (expected, weights), (losses, unpadded_weights) = updated
@@ -234,7 +252,7 @@ def test_other_calls_are_padded_by_default():
 
 
 def test_training_is_padded_by_default():
-    config = WITHOUT_DROPOUT.replace(dropout=0.5, attention_dropout=0.5)
+    config = WITHOUT_DROPOUT.replace(num_layers=1, dropout=0.5, attention_dropout=0.5)
     results = []
     for unpadded in (False, None):
         keras.utils.set_random_seed(0)

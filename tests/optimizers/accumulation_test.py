@@ -31,7 +31,9 @@ class RateTrace(keras.callbacks.Callback):
         self.rates.append(float(self.model.optimizer.learning_rate))
 
 
-@pytest.mark.parametrize("optimizer", [AdamW, StableAdamW])
+@pytest.mark.parametrize(
+    "optimizer", [AdamW, pytest.param(StableAdamW, marks=pytest.mark.on_torch)]
+)
 def test_four_micro_batches_match_one_batch(optimizer):
     """The clipping threshold is far below the norms, and applies only to the average."""
     whole = small_model(optimizer(PEAK, TOTAL, WARMUP, global_clipnorm=0.01))
@@ -116,7 +118,8 @@ def assert_same(actual, expected):
     ("task", "loss"),
     [
         (TokenClassifier, None),
-        (Pretrainer, None),  # Two losses whose divisors are not proportional
+        # Two losses whose divisors are not proportional
+        pytest.param(Pretrainer, None, marks=pytest.mark.on_torch),
         pytest.param(Distiller, None, marks=pytest.mark.on_torch),
         pytest.param(TextClassifier, "mse", marks=pytest.mark.on_torch),
     ],
@@ -135,6 +138,7 @@ def test_task_micro_batches_match_one_batch(task, loss):
     assert_same(train(task, rows, 3, loss=loss, batch_size=4), expected)
 
 
+@pytest.mark.on_torch
 def test_updates_end_with_the_epoch():
     """A generator continues in the next epoch."""
     batches = make_batches(TokenClassifier)

@@ -131,6 +131,9 @@ def assert_close(trained: dict[str, np.ndarray], expected: dict[str, np.ndarray]
         np.testing.assert_allclose(weight, expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+each_clip = pytest.mark.parametrize("clip", [CLIP, pytest.param(None, marks=pytest.mark.on_torch)])
+
+
 def test_adam_weight_decay_matches_original():
     assert_close(train(AdamWeightDecay(PEAK, STEPS, WARMUP)), adam_weight_decay_reference())
 
@@ -139,13 +142,13 @@ def test_lamb_matches_reference():
     assert_close(train(LAMB(PEAK, STEPS, WARMUP)), lamb_reference())
 
 
-@pytest.mark.parametrize("clip", [CLIP, None])
+@each_clip
 def test_adamw_matches_formula(clip):
     trained = train(AdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))
     assert_close(trained, adamw_reference(clip))
 
 
-@pytest.mark.parametrize("clip", [CLIP, None])
+@each_clip
 def test_stable_adamw_matches_paper(clip):
     trained = train(StableAdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))
     assert_close(trained, stable_adamw_reference(clip))

@@ -13,6 +13,8 @@ from keras_bert.data.adapters.text_batches import PrebatchedText, open_batched_t
 from keras_bert.data.batch_options import BatchOptions
 from tests.small_tasks import make_text_task
 
+pytestmark = pytest.mark.on_torch
+
 TEXTS = ["a", "b a", "a a b", "b", "a b", "b b b b", "a a"]
 PAIRS = {"text": TEXTS, "text_pair": TEXTS[::-1]}
 LABELS = [0, 1, 1, 0, 1, 1, 0]
@@ -148,7 +150,9 @@ def test_iterator_rows_are_not_lost(classifier):
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", [pytest.param(Sequence, marks=pytest.mark.on_each_backend), *FORMS[1:]]
+)
 def test_batched_text_matches_lists(form, train, classifier):
     x = PAIRS if form in (Sequence, data_loader) else TEXTS
     in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
@@ -207,7 +211,6 @@ def _record_index(seen, function):
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-@pytest.mark.backend_independent
 def test_invalid_batch_error_includes_its_index(classifier):
     cases = [
         (
@@ -298,6 +301,7 @@ DATASETS = [single, batched, unknown_size, batched_unknown_size]
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.on_each_backend
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("form", DATASETS)
 def test_dataset_matches_lists(form, train, classifier):
@@ -328,6 +332,7 @@ def test_dataset_matches_lists(form, train, classifier):
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.on_each_backend
 @pytest.mark.parametrize(("form", "shuffle"), [(batched, False), (single, True)])
 def test_infinite_dataset_trains_for_given_steps(form, shuffle, train, monkeypatch):
     tf = pytest.importorskip("tensorflow")

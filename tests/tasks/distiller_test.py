@@ -135,6 +135,7 @@ def distiller_and_outputs():
     return model, compute_outputs(model, features())
 
 
+@pytest.mark.on_torch
 @pytest.mark.parametrize(
     "labels", [None, np.array([2, 0, 1]), np.array([2, -1, 0]), np.array([-1, -1, -1])]
 )
@@ -155,6 +156,7 @@ def test_classifier_loss_matches_numpy(distiller_and_outputs, labels):
     np.testing.assert_allclose(received["loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.on_torch
 def test_regression_loss_matches_numpy():
     model = Distiller(*make_classifier_pair(num_classes=1))
     x, labels = features(), np.array([0.5, np.nan, 2.0], "float32")

@@ -8,6 +8,8 @@ import pytest
 from keras_bert import Backbone, TextClassifier, TokenClassifier, load_model
 from tests.small_tasks import CONFIG, make_text_task
 
+pytestmark = pytest.mark.on_torch
+
 IDS = np.ones((8, 3), "int32")
 WEIGHTS = np.arange(1.0, 9.0)
 RARE = np.array([[0, 1, 0]] * 6 + [[1, 1, 0], [0, 0, 0]], "float32")
@@ -35,7 +37,10 @@ def fit_bias(task, labels, weights=None, **options):
     ("labels", "weights", "expected"),
     [
         (RARE, None, log_odds([1, 7, 0], [7, 1, 8])),
-        (RARE, WEIGHTS, log_odds([7, 28, 0], [29, 8, 36])),
+        pytest.param(
+            *(RARE, WEIGHTS, log_odds([7, 28, 0], [29, 8, 36])),
+            marks=pytest.mark.on_each_backend,
+        ),
         (SCORES, None, [350.0]),
         (SCORES, WEIGHTS, [100 * np.sum(np.arange(8) * WEIGHTS) / 36]),
         (CLASSES, None, [0.0, 0.0, 0.0]),
@@ -47,7 +52,6 @@ def test_new_head_starts_at_label_frequencies(labels, weights, expected):
     np.testing.assert_allclose(fit_bias(task, labels, weights), expected, rtol=1e-5)
 
 
-@pytest.mark.on_tensorflow
 def test_tags_set_bias_from_words_and_ids():
     tagger = make_text_task("TokenClassifier", 3)
     tagger.compile(keras.optimizers.SGD(0.0))
@@ -62,7 +66,6 @@ def test_tags_set_bias_from_words_and_ids():
     np.testing.assert_allclose(bias, log_frequencies([0.6, 1, 0]), rtol=1e-5)
 
 
-@pytest.mark.on_tensorflow
 def test_trained_head_keeps_its_bias(tmp_path):
     task = TextClassifier(Backbone(CONFIG), num_classes=3, multi_label=True)
     bias = fit_bias(task, RARE)
@@ -76,16 +79,21 @@ def yield_batches(texts, labels):
     yield texts[6:], labels[6:]
 
 
-@pytest.mark.on_tensorflow
-@pytest.mark.parametrize("kind", ["texts", "dataset", "generator"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "texts",
+        pytest.param("dataset", marks=[pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]),
+        "generator",
+    ],
+)
 def test_texts_set_bias_in_any_form(kind):
-    import tensorflow as tf
-
     plain = make_text_task("TextClassifier", 3)
     task = TextClassifier(plain.backbone, 3, plain.preprocessor, multi_label=True)
     texts, positive, negative = ["a", "b", "a b", "b b"] * 2, [1, 7, 0], [7, 1, 8]
     x, y = texts, RARE
     if kind == "dataset":
+        tf = pytest.importorskip("tensorflow")
         x, y = tf.data.Dataset.from_tensor_slices((texts, RARE)), None
     elif kind == "generator":
         x, y, positive, negative = yield_batches(texts, RARE), None, [0, 6, 0], [6, 0, 6]
@@ -95,7 +103,6 @@ def test_texts_set_bias_in_any_form(kind):
     np.testing.assert_allclose(bias, log_odds(positive, negative), rtol=1e-5)
 
 
-@pytest.mark.on_tensorflow
 def test_frozen_head_keeps_its_bias():
     task = TextClassifier(Backbone(CONFIG), num_classes=3, multi_label=True)
     task.head.trainable = False

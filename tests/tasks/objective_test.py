@@ -157,7 +157,11 @@ def constant(value, _):
 
 @pytest.mark.parametrize(
     "task_class",
-    [TextClassifier, pytest.param(Distiller, marks=pytest.mark.on_torch), ReplacedTokenDetector],
+    [
+        TextClassifier,
+        pytest.param(Distiller, marks=pytest.mark.on_torch),
+        pytest.param(ReplacedTokenDetector, marks=pytest.mark.on_torch),
+    ],
 )
 def test_layer_losses_count_in_every_task(task_class):
     """Regression: an activity regularizer in micro-batches failed on JAX and PyTorch."""

@@ -150,6 +150,7 @@ def compute_step_changes(discriminator_weight):
     }
 
 
+@pytest.mark.on_torch
 def test_discriminator_loss_skips_generator():
     alone, both = compute_step_changes(0.0), compute_step_changes(50.0)
     for one, other in zip(alone["generator"], both["generator"], strict=True):

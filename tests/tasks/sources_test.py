@@ -18,7 +18,10 @@ from keras_bert.tasks.batch_plan import BatchPlan
 from keras_bert.tasks.micro_batches import MicroBatches
 from tests.small_tasks import make_text_task
 
-pytestmark = pytest.mark.filterwarnings("ignore:Your input ran out of data")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Your input ran out of data"),
+    pytest.mark.on_torch,
+]
 
 TEXTS = ["a", "b a", "a b", "b b"]
 LABELS = [0, 1, 1, 0]
@@ -85,29 +88,35 @@ def batched_dataset(count):
     return dataset(count).batch(2)
 
 
-@pytest.mark.needs_tensorflow
-def test_fit_trains_on_each_batch_once(task):
-    for micro_batches_per_update, source in (
-        *((None, source) for source in (generator, stream, dataset, batched_dataset)),
-        *((4, source) for source in (generator, stream)),
-    ):
-        model = make_classifier(micro_batches_per_update) if micro_batches_per_update else task
-        assert count_trained_batches(model, source(10), batch_size=2) == 10, source
-        with pytest.raises(ValueError, match="can only be read once"):
-            count_trained_batches(model, source(3), batch_size=2, epochs=2)
-        if source is generator or source is stream:
-            assert count_trained_batches(model, source(11), initial_batch=6) == 5, source
-            with pytest.raises(ValueError, match="Received: 3, with fewer batches"):
-                count_trained_batches(model, source(3), initial_batch=3)
-        if source is generator:
-            batches = generator(11)
-            assert count_trained_batches(model, batches, steps_per_epoch=3, epochs=2) == 6
-            assert count_trained_batches(model, batches) == 5
-    features = ((dict(task.preprocessor(TEXTS)), np.array(LABELS)) for _ in range(11))
-    assert count_trained_batches(model, features) == 11
+@pytest.mark.parametrize("micro_batches_per_update", [None, 4])
+@pytest.mark.parametrize("source", [generator, stream])
+def test_fit_trains_on_each_batch_once(task, source, micro_batches_per_update):
+    model = make_classifier(micro_batches_per_update) if micro_batches_per_update else task
+    assert count_trained_batches(model, source(10), batch_size=2) == 10
+    with pytest.raises(ValueError, match="can only be read once"):
+        count_trained_batches(model, source(3), batch_size=2, epochs=2)
+    assert count_trained_batches(model, source(11), initial_batch=6) == 5
+    with pytest.raises(ValueError, match="Received: 3, with fewer batches"):
+        count_trained_batches(model, source(3), initial_batch=3)
+    if source is generator:
+        batches = generator(11)
+        assert count_trained_batches(model, batches, steps_per_epoch=3, epochs=2) == 6
+        assert count_trained_batches(model, batches) == 5
+        features = ((dict(task.preprocessor(TEXTS)), np.array(LABELS)) for _ in range(11))
+        assert count_trained_batches(model, features) == 11
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.on_each_backend
+@pytest.mark.parametrize("source", [dataset, batched_dataset])
+def test_fit_trains_on_each_dataset_batch(task, source):
+    assert count_trained_batches(task, source(10), batch_size=2) == 10
+    with pytest.raises(ValueError, match="can only be read once"):
+        count_trained_batches(task, source(3), batch_size=2, epochs=2)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_each_backend
 def test_predict_accepts_read_once_sources(task):
     expected = task.predict(TEXTS * 5, verbose=0)[:10]
     for source in (generator, stream, dataset, batched_dataset):
@@ -122,7 +131,6 @@ def test_initial_batch_beyond_the_data_raises(task):
         task.fit(TEXTS, LABELS, batch_size=2, initial_batch=2)
 
 
-@pytest.mark.on_torch
 def test_initial_batch_with_keras_loss():
     """The skipped batches are not needed for loss divisors."""
     model = make_classifier(micro_batches_per_update=4)
@@ -166,6 +174,7 @@ class ModelCallingDataset(keras.utils.PyDataset):
         self.epochs.append("end")
 
 
+@pytest.mark.on_each_backend
 def test_py_dataset_can_call_the_model(task):
     data = ModelCallingDataset(task)
     expected = task.evaluate(*BATCH, verbose=0)

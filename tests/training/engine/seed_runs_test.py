@@ -120,7 +120,7 @@ def test_killed_run_resumes_to_the_same_result(tmp_path, capsys):
     ]
 
 
-@pytest.mark.parametrize("batch", [2, 4])
+@pytest.mark.parametrize("batch", [2, pytest.param(4, marks=pytest.mark.on_torch)])
 def test_run_resumes_after_ctrl_c(tmp_path, capsys, press_ctrl_c, batch):
     expected = train(tmp_path / "whole", seconds=1e9)
     with pytest.raises(KeyboardInterrupt):
@@ -131,12 +131,14 @@ def test_run_resumes_after_ctrl_c(tmp_path, capsys, press_ctrl_c, batch):
     assert places == [{2: ("1", "4"), 4: ("2", "1")}[batch]]
 
 
+@pytest.mark.on_torch
 def test_early_stopped_run_does_not_continue(tmp_path):
     expected = train(tmp_path, stops=True)
     assert len(expected[1]) == 2
     assert_same(train(tmp_path, stops=True), expected)
 
 
+@pytest.mark.on_torch
 def test_divergence_leaves_no_checkpoint(tmp_path):
     # Divergence is found at the next loss, or before the checkpoint that follows the first step.
     for seconds, message in (
@@ -148,6 +150,7 @@ def test_divergence_leaves_no_checkpoint(tmp_path):
         assert not list(tmp_path.glob("checkpoints/*"))
 
 
+@pytest.mark.on_torch
 def test_resume_rejects_different_settings(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=2)
@@ -157,6 +160,7 @@ def test_resume_rejects_different_settings(tmp_path):
         train(tmp_path, fingerprint="other")
 
 
+@pytest.mark.on_torch
 def test_finished_seed_is_not_trained_again(tmp_path):
     run = SeedRun(tmp_path, 1, "abc", 0.0)
     assert run.load_result() is None
@@ -190,6 +194,7 @@ def test_fingerprint_depends_on_settings_and_data():
     assert run_fingerprint(config, {"train": (["a b"], np.array([0, 1]))}) != fingerprint
 
 
+@pytest.mark.on_torch
 def test_resume_rejects_a_different_preset(tmp_path):
     with pytest.raises(Killed):
         train(tmp_path, killed_at=3, preset="one")

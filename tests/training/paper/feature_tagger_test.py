@@ -39,6 +39,7 @@ def test_feature_tagger_ignores_padding(mix):
     np.testing.assert_allclose(model.predict(single, verbose=0)[0], batched[2, :4], atol=1e-5)
 
 
+@pytest.mark.on_torch
 def test_feature_tagger_trains_and_round_trips(tmp_path):
     model = feature_tagger(4, 8, 3, mix=True, units=5, dropout=0.1)
     x = random_inputs()
