@@ -183,8 +183,8 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
 # - **Scores:** the `score` of a word is the marginal probability of its label over all allowed sequences.
 # - **Loss:** a CRF's loss is the negative log likelihood of the label sequences per word. The constraints do not affect it.
 # - **Commands:** `finetune --crf` trains a CRF and follows the `--scheme`. `finetune --constrained_decoding` follows it without a CRF.
-# - **Exports:** a SavedModel decodes in the same way. ONNX, OpenVINO and LiteRT models return the logits of tokens, so these exports raise an
-#   error. Ensembles and the Hugging Face format do not support a CRF.
+# - **Exports:** a SavedModel decodes in the same way. ONNX, OpenVINO and LiteRT models decode each row of tokens if they also get `word_mask`,
+#   which is 1 at each word's first token. Ensembles and the Hugging Face format do not support a CRF.
 #
 # ## Words or characters
 #

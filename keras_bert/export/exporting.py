@@ -51,7 +51,10 @@ def export_task(
     - `onnx`, `openvino`, `litert`: The network without the tokenizer, in float32 or int8. Its
       inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or `(batch,
       choices, length)` for multiple choice. It has the task's outputs. A single output is called
-      `logits`, or `embedding` for an embedder.
+      `logits`, or `embedding` for an embedder. A tagger with a CRF or a scheme also accepts
+      `word_mask`, int32 `(batch, length)`, which is 1 at each word's first token. It also outputs
+      `labels`, the class IDs of the most probable label sequence, and their `scores`, see
+      `TokenClassifier.tag`. At other tokens, they are -1 and 0.
     - `mediapipe`: A LiteRT model of a classifier, regression or embedder, with the vocabulary and
       the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities. The
       tokenizer must be an uncased WordPiece tokenizer. See `keras_bert.export.formats.mediapipe`.
@@ -231,13 +234,6 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
                 else f"Run `pip install {package}`"
             )
             raise ExportError(f"format={format!r} requires the package {package}. {advice}.")
-    if format != "tf_saved_model" and getattr(task, "potentials", None) is not None:
-        raise ExportError(
-            f"format={format!r} only supports taggers without a CRF and without a scheme, because "
-            "it returns the logits of tokens, and label sequences are decoded over words. "
-            f"Received: a tagger with crf={task.crf} and scheme={task.scheme!r}. Pass "
-            "format='tf_saved_model', or set the tagger's scheme to None."
-        )
     if needs.has_fixed_length and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
             "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice, because "

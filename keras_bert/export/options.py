@@ -69,8 +69,11 @@ class Servable(Protocol):
     fields: tuple[str, ...]
     optional_fields: tuple[str, ...]
     list_fields: tuple[str, ...]
+    network_inputs: tuple[str, ...]
 
     def __call__(self, inputs: Any, training: bool | None = None) -> Any: ...
+
+    def network_outputs(self, features: Any) -> dict[str, Any]: ...
 
     def save_weights(self, filepath: Any) -> None: ...
 

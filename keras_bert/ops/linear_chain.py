@@ -8,6 +8,8 @@ positions are left out. For example, a tagger's mask is True at the first subwor
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,7 +18,10 @@ import keras
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.context_variables import set_variable
 from keras_bert.ops.gradients import without_gradients
+
+_loops_are_unrolled = contextvars.ContextVar("_loops_are_unrolled", default=False)
 
 
 class Potentials(NamedTuple):
@@ -138,8 +143,7 @@ def decode(emissions: Tensor, mask: Tensor, chain: Potentials) -> Tensor:
         scores = best[:, :, None] + chain.transitions
         new = ops.where(is_first, chain.start, ops.amax(scores, axis=1)) + emission
         new = new - ops.amax(new, axis=-1, keepdims=True)
-        back = ops.cast(ops.argmax(scores, axis=1), "int32")
-        return ops.where(valid, new, best), ops.where(valid, back, same)
+        return ops.where(valid, new, best), ops.where(valid, _argmax(scores, axis=1), same)
 
     initial = ops.zeros_like(emissions[:, 0]), same
     best, backs = _scan(step, initial, _steps(emissions, is_valid))
@@ -148,7 +152,7 @@ def decode(emissions: Tensor, mask: Tensor, chain: Potentials) -> Tensor:
         label, _ = carry
         return ops.take_along_axis(back, label[:, None], axis=1)[:, 0], label
 
-    last = ops.cast(ops.argmax(best[-1] + chain.end, axis=-1), "int32")
+    last = _argmax(best[-1] + chain.end, axis=-1)
     _, labels = _scan(step_back, (last, last), backs, reverse=True)
     labels = ops.take_along_axis(ops.transpose(labels), inverse, axis=1)
     return ops.where(mask, labels, -1)
@@ -160,6 +164,14 @@ def decode_with_scores(emissions: Tensor, mask: Tensor, chain: Potentials) -> tu
     logs = log_marginals(emissions, mask, chain)
     of_labels = ops.take_along_axis(logs, ops.maximum(labels, 0)[:, :, None], axis=-1)
     return labels, ops.exp(of_labels[:, :, 0])
+
+
+def unroll_loops() -> contextlib.AbstractContextManager[None]:
+    """Makes TensorFlow graphs without loops, for sequences of a fixed length.
+
+    LiteRT cannot convert loops that collect tensors of unknown shape.
+    """
+    return set_variable(_loops_are_unrolled, True)
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -222,15 +234,39 @@ def _backward(emissions: Tensor, is_valid: Tensor, chain: Potentials) -> Tensor:
     return ops.transpose(betas, (1, 0, 2))
 
 
+def _argmax(x: Tensor, axis: int) -> Tensor:
+    """Returns the index of the first largest value, int32, by operations that all runtimes have.
+
+    Keras' argmax on TensorFlow uses Bitcast, which ONNX and OpenVINO cannot convert.
+    """
+    size = x.shape[axis]
+    index = ops.arange(size, dtype="int32")
+    index = index if axis == -1 else index[:, None]
+    return ops.amin(ops.where(x >= ops.amax(x, axis=axis, keepdims=True), index, size), axis=axis)
+
+
 def _scan(step: Callable[[Any, Any], Any], initial: Any, inputs: Any, reverse: bool = False) -> Any:
     """Calls `step(carry, inputs)` for each entry of the first axis. Returns all stacked results."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    if keras.backend.backend() != "tensorflow":
+        _, results = ops.scan(
+            lambda carry, x: (step(carry, x),) * 2, initial, inputs, reverse=reverse
+        )
+        return results
+    import tensorflow as tf
 
-        # Keras' scan fails for multiple inputs if their length is unknown.
-        return tf.scan(step, inputs, initial, reverse=reverse)
-    _, results = ops.scan(lambda carry, x: (step(carry, x),) * 2, initial, inputs, reverse=reverse)
-    return results
+    # Keras' scan fails for multiple inputs if their length is unknown, and `reverse` of `tf.scan`
+    # has no effect in ONNX models.
+    turn = functools.partial(keras.tree.map_structure, lambda x: tf.reverse(x, [0]))
+    inputs = turn(inputs) if reverse else inputs
+    if _loops_are_unrolled.get():
+        carries = [initial]
+        for index in range(keras.tree.flatten(inputs)[0].shape[0]):
+            entry = keras.tree.map_structure(lambda x, index=index: x[index], inputs)
+            carries.append(step(carries[-1], entry))
+        results = keras.tree.map_structure(lambda *values: tf.stack(values), *carries[1:])
+    else:
+        results = tf.scan(step, inputs, initial)
+    return turn(results) if reverse else results
 
 
 def _steps(emissions: Tensor, is_valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -463,6 +463,20 @@ class Task(TextTrainer):
             )
         export.export_task(self, filepath, format, **options)
 
+    @property
+    def network_inputs(self) -> tuple[str, ...]:
+        """The names of further inputs in exports without text, int32 `(batch, length)`."""
+        return ()
+
+    def network_outputs(self, features: dict[str, Any]) -> dict[str, Any]:
+        """Computes the outputs of exports without text.
+
+        Args:
+            features: The model's inputs and the `network_inputs`.
+        """
+        outputs = self({name: features[name] for name in self.input}, training=False)
+        return dict(outputs) if isinstance(outputs, dict) else {self.output_name: outputs}
+
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         """Returns the functions of the task's SavedModel by signature name.
 

@@ -194,17 +194,27 @@ class TokenClassifier(Task):
         They are the weights of the CRF, or 0 without a CRF. If labels may not follow each other in
         the `scheme`, the score is -1e6.
         """
-        if not self.crf and self.scheme is None:
+        if not self._has_potentials:
             return None
-        sizes = [(self.num_classes,) * rank for rank in (1, 2, 1)]
-        parts = [np.zeros(size, "float32") for size in sizes]
+        with model_lock_if_stateful(self):
+            return Potentials(*map(ops.convert_to_numpy, self._potentials()))
+
+    @property
+    def _has_potentials(self) -> bool:
+        return self.crf or self.scheme is not None
+
+    def _potentials(self) -> Potentials:
+        """Returns the `potentials` as tensors, also in a graph."""
         if self.crf:
-            with model_lock_if_stateful(self):
-                parts = [ops.convert_to_numpy(part) for part in self.crf_layer.potentials]
-        if self.scheme is not None:
-            allowed = _allowed_labels(self.class_names, self.scheme)
-            parts = [np.where(*pair, _NOT_ALLOWED) for pair in zip(allowed, parts, strict=True)]
-        return Potentials(*(part.astype("float32") for part in parts))
+            parts = self.crf_layer.potentials
+        else:
+            sizes = [(self.num_classes,) * rank for rank in (1, 2, 1)]
+            parts = Potentials(*(ops.zeros(size, "float32") for size in sizes))
+        if self.scheme is None:
+            return parts
+        allowed = _allowed_labels(self.class_names, self.scheme)
+        pairs = zip(allowed, parts, strict=True)
+        return Potentials(*(ops.where(ops.convert_to_tensor(a), x, _NOT_ALLOWED) for a, x in pairs))
 
     @property
     def dropout(self) -> float:
@@ -495,6 +505,20 @@ class TokenClassifier(Task):
         name = f"{name} of {words[number]!r}"
         text = join_words(words, self.word_unit)
         return ExplainedRow(features, (text,), tuple(spans), indices, name)
+
+    @property
+    def network_inputs(self) -> tuple[str, ...]:
+        return ("word_mask",) if self._has_potentials else ()
+
+    def network_outputs(self, features: dict[str, Any]) -> dict[str, Any]:
+        outputs = super().network_outputs(features)
+        if not self._has_potentials:
+            return outputs
+        mask = ops.cast(features["word_mask"], "bool")
+        labels, scores = linear_chain.decode_with_scores(
+            outputs["logits"], mask, self._potentials()
+        )
+        return {**outputs, "labels": labels, "scores": ops.where(mask, scores, 0.0)}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.tagging_signatures import tagging_signatures

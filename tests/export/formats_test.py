@@ -129,6 +129,49 @@ def test_onnx_axes_of_multiple_choice(classifier, tmp_path):
     assert read_axes(session.get_outputs()) == {"logits": ["batch", "choices"]}
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
+@pytest.mark.parametrize(
+    "format",
+    [
+        "onnx",
+        pytest.param("openvino", marks=pytest.mark.release),
+        pytest.param("litert", marks=pytest.mark.release),
+    ],
+)
+def test_label_sequences_match_tagger(classifier, format, tmp_path):
+    runtime = pytest.importorskip(
+        {"onnx": "onnxruntime", "litert": "tensorflow"}.get(format, format)
+    )
+    names = ["O", "B-A", "I-A", "B-B", "I-B"]
+    tagger = keras_bert.TokenClassifier(
+        classifier.backbone, class_names=names, crf=True, scheme="IOB2"
+    )
+    generator = np.random.default_rng(0)
+    for weight in (*tagger.head.weights, *tagger.crf_layer.weights):
+        weight.assign(generator.normal(0, 1, weight.shape))
+    path = tmp_path / FILES[format]
+    tagger.export(path, format, **({"sequence_length": 16} if format == "litert" else {}))
+    if format == "onnx":
+        run = functools.partial(runtime.InferenceSession(path).run, None)
+    elif format == "openvino":
+        run = runtime.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    else:
+        run = tf.lite.Interpreter(str(path)).get_signature_runner()
+    inputs = make_features(3, 16)
+    mask = inputs["padding_mask"] * generator.integers(0, 2, (3, 16), dtype="int32")
+    outputs = (
+        run(dict(inputs, word_mask=mask)) if format != "litert" else run(**inputs, word_mask=mask)
+    )
+    if format == "onnx":
+        outputs = dict(zip(("labels", "logits", "scores"), outputs, strict=True))
+    logits = tagger.predict(inputs, verbose=0)
+    expected = tagger.decode([row[words] for row, words in zip(logits, mask == 1, strict=True)])
+    for name, values in zip(("labels", "scores"), expected, strict=True):
+        np.testing.assert_allclose(outputs[name][mask == 1], np.concatenate(values), atol=1e-5)
+    assert set(outputs["labels"][mask == 0]) == {-1}
+
+
 def test_litert_rejects_multiple_choice(classifier, tmp_path):
     with pytest.raises(ValueError, match="'onnx' or 'openvino' for multiple choice"):
         keras_bert.MultipleChoice(classifier.backbone).export(tmp_path / "m.tflite", "litert")

@@ -219,8 +219,8 @@ def test_crf_survives_files(crf_tagger, tmp_path):
     loaded.fit(words, labels, verbose=0)
     with pytest.raises(CheckpointError, match=r"Received: token_classifier, crf\. Save it with"):
         tagger.save_hugging_face(tmp_path / "hf")
-    with pytest.raises(ExportError, match="'onnx' only supports taggers without a CRF"):
-        tagger.export(tmp_path / "model.onnx", "onnx")
+    with pytest.raises(ExportError, match="'onnx_hugging_face' only supports taggers without a CR"):
+        tagger.export(tmp_path / "directory", "onnx_hugging_face")
     with pytest.raises(ValueError, match=r"With crf=True, the loss is .* Received: loss"):
         tagger.compile(loss="mse")
     with pytest.raises(ValueError, match="members of an ensemble must be without a CRF"):

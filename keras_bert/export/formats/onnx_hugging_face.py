@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from keras_bert.export.description import ExportDescription
 from keras_bert.export.formats import onnx
-from keras_bert.export.options import ExportFormat, ExportOptions, ExportWarning, Servable
+from keras_bert.export.options import (
+    ExportError,
+    ExportFormat,
+    ExportOptions,
+    ExportWarning,
+    Servable,
+)
 from keras_bert.vocabularies.files import read_json, write_json
 from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, NAMES_FILE, SETTINGS_FILE
 
@@ -35,6 +41,16 @@ _OWN_FILES = re.compile(
     r"(sentence_bert_config|config_sentence_transformers)\.json|1_Pooling(/config\.json)?|"
     rf"onnx|{re.escape(_FLOAT_FILE)}|{re.escape(_INT8_FILE)}"
 )
+
+
+def _check(task: Any, options: ExportOptions) -> None:
+    if task.network_inputs:
+        raise ExportError(
+            "format='onnx_hugging_face' only supports taggers without a CRF and without a scheme, "
+            "because its clients label each token by itself. Received: a tagger with "
+            f"crf={task.crf} and scheme={task.scheme!r}. Pass format='onnx', or set the tagger's "
+            "scheme to None."
+        )
 
 
 def _write(task: Servable, path: Path, options: ExportOptions) -> None:
@@ -125,6 +141,7 @@ def _is_export(path: Path) -> bool:
 
 ONNX_HUGGING_FACE = ExportFormat(
     write=_write,
+    check=_check,
     is_export=_is_export,
     suffixes=("",),
     dtypes=("float32",),
