@@ -206,7 +206,7 @@ class TokenClassifier(Task):
     def _potentials(self) -> Potentials:
         """Returns the `potentials` as tensors, also in a graph."""
         if self.crf:
-            parts = self.crf_layer.potentials
+            parts: Potentials = self.crf_layer.potentials
         else:
             sizes = [(self.num_classes,) * rank for rank in (1, 2, 1)]
             parts = Potentials(*(ops.zeros(size, "float32") for size in sizes))
