@@ -10,7 +10,7 @@ tf = pytest.importorskip("tensorflow")
 tokenizers = pytest.importorskip("tokenizers")
 
 from keras_bert.text import BytePairTokenizer, train_byte_pair_vocabulary  # noqa: E402
-from tests.text import small_tokenizers, vocabularies  # noqa: E402
+from tests.text import real_text, small_tokenizers, vocabularies  # noqa: E402
 from tests.text.executors import GraphTokenizer  # noqa: E402
 from tests.text.reference_byte_pair import find_mismatches, make_reference  # noqa: E402
 
@@ -38,7 +38,8 @@ def test_texts_match_tokenizers(pair):
 
 def test_random_mixtures_match_tokenizers(pair):
     generator = random.Random(0)
-    texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(8000)]
+    count = 8000 // real_text.STEP
+    texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(count)]
     assert find_mismatches(texts, *pair) == []
 
 
@@ -69,7 +70,7 @@ def test_edge_cases_match_tokenizers(pair, text):
 def test_characters_match_tokenizers(pair):
     texts = [
         f"a{character}1{character} {character}{character}'s"
-        for character in vocabularies.assigned_characters()[::7]
+        for character in vocabularies.assigned_characters()[:: 7 * real_text.STEP]
     ]
     assert find_mismatches(texts, *pair) == []
 

@@ -19,7 +19,7 @@ from keras_bert.export.saved_model import check_serving_ops  # noqa: E402
 from keras_bert.text import BytePairTokenizer, tokenizer_from_config  # noqa: E402
 from keras_bert.text.special_tokens import longest_of  # noqa: E402
 from keras_bert.vocabularies.sentence_piece_model import read_pieces  # noqa: E402
-from tests.text import families, vocabularies  # noqa: E402
+from tests.text import families, real_text, vocabularies  # noqa: E402
 from tests.text.executors import EXECUTORS, GraphTokenizer, select_executor  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -126,8 +126,12 @@ def test_languages_match_tokenizers(family):
 
 def random_texts(count, count_with_parts, parts, special_tokens_in_text):
     """Returns random texts with parts. Without special tokens in text, adds texts without parts."""
-    texts = [*EDGE_CASES, *families.mixed_texts(count_with_parts, *parts, seed=1)]
-    return texts if special_tokens_in_text else [*texts, *families.mixed_texts(count)]
+    texts = [*EDGE_CASES, *families.mixed_texts(count_with_parts // real_text.STEP, *parts, seed=1)]
+    return (
+        texts
+        if special_tokens_in_text
+        else [*texts, *families.mixed_texts(count // real_text.STEP)]
+    )
 
 
 @pytest.mark.parametrize("family", BYTE_PAIRS)
@@ -193,7 +197,7 @@ def test_random_texts_match_composed_unigrams(special_tokens_in_text):
 def test_characters_match_tokenizers(family):
     texts = [
         f"a{character}1{character} {character}{character}'s"
-        for character in vocabularies.assigned_characters()[::11]
+        for character in vocabularies.assigned_characters()[:: 11 * real_text.STEP]
     ]
     assert find_mismatches(families.make(family), texts, IS_COMPOSED) == []
 

@@ -104,7 +104,12 @@ def test_unknown_characters_match_reference(lowercase):
         vocabularies.released_vocabulary() if lowercase else vocabularies.cased_vocabulary(),
         lowercase,
     )
-    assert find_mismatched_characters(vocabularies.assigned_characters()[::7], few_known) == set()
+    assert (
+        find_mismatched_characters(
+            vocabularies.assigned_characters()[:: 7 * real_text.STEP], few_known
+        )
+        == set()
+    )
 
 
 @real_text.requires_data
@@ -142,7 +147,7 @@ def test_random_mixtures_match_reference(lowercase):
     ],
 )
 def test_accent_and_ideograph_options(lowercase, options):
-    characters = vocabularies.assigned_characters()[::27]
+    characters = vocabularies.assigned_characters()[:: 27 * real_text.STEP]
     all_known = Comparison(
         vocabularies.character_vocabulary(characters, "the"), lowercase, **options
     )
@@ -218,8 +223,8 @@ def test_unreachable_tokens_match_reference():
 def test_real_text_matches_reference(name, lowercase):
     comparison = Comparison(real_text.vocabulary(name), lowercase)
     mismatches, count = [], 0
-    for lines in real_text.batches(4096, every=8):
+    for lines in real_text.batches(4096, every=24):
         count += len(lines)
         mismatches += find_mismatches(lines, comparison)
-    assert count > 25_000
+    assert count > 8_000
     assert mismatches == []

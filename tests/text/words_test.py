@@ -95,6 +95,8 @@ def find_mismatches(texts, unit="words"):
 @pytest.mark.parametrize("unit", UNITS)
 def test_graph_matches_python_on_all_characters(unit):
     characters = vocabularies.representative_characters()
+    if unit != "words":  # All units use the same classes of characters.
+        characters = characters[:: real_text.STEP]
     texts = [
         f"a{character}1 {character}{character} .{character}b http://{character}a"
         for character in characters
