@@ -46,8 +46,10 @@ _DESCRIPTIONS = {
     "suffixes": "spans with the letter at the end, such as PER-B",
     "GROBID": "spans as in GROBID, such as I-<title> <title>",
 }
-# Prefix for the name of the column that identifies a word's sentence
+# Prefix for the name of the column that identifies a word's sentence, or contains the sentence
 _SENTENCE = "sent"
+# Other columns for the sentence, in tables with one sentence per row
+_TEXT = ("text", *WORDS)
 # Number of lines to read to infer whether each line is a sentence
 _LINES_READ = 100
 
@@ -87,8 +89,9 @@ class WordColumns(TextFileOptions):
         """Reads the words in a file, with or without their labels.
 
         Rows of JSON, Parquet and Arrow contain lists in the fields `WORDS` and `LABELS`. Rows of
-        CSV and Excel files contain a word and its label, in the columns `word_columns`. Other files
-        have one word per line, or a sentence, a tab and its labels.
+        CSV and Excel files contain a word and its label, in the columns `word_columns`, or a
+        sentence and its labels, in the columns `sentence_columns`. Other files have one word per
+        line, or a sentence, a tab and its labels.
         """
         format = _format(path, self.encoding)
         readers = {"jsonl": _read_lists, "arrow": _read_lists}
@@ -122,9 +125,15 @@ def _format(path: str, encoding: str) -> str:
         for line in read_lines(Path(path), encoding)
         if line.strip() and not line.startswith("#")
     )
-    first = list(map(parse_sentence, itertools.islice(lines, _LINES_READ)))
-    longest = max((len(words) for words, _ in filter(None, first)), default=0)
-    return "lines" if None not in first and longest > 1 else "conll"
+    first = list(itertools.islice(lines, _LINES_READ))
+    sentences = list(map(parse_sentence, first))
+    longest = max((len(words) for words, _ in filter(None, sentences)), default=0)
+    has_header = bool(first) and _is_header(first[0])
+    return "lines" if longest > 1 and (has_header or None not in sentences) else "conll"
+
+
+def _is_header(line: str) -> bool:
+    return all(sentence_columns(line.strip().split("\t")))
 
 
 def parse_sentence(line: str) -> tuple[list[str], list[str]] | None:
@@ -139,7 +148,7 @@ def _read_sentences(path: Path, labeled: bool, bad: BadRows, encoding: str) -> T
     """Reads lines with a sentence, a tab and its labels, both separated by spaces."""
     sentences = []
     for number, line in enumerate(read_lines(path, encoding), start=1):
-        if not line.strip():
+        if not line.strip() or (number == 1 and _is_header(line)):
             continue
         if sentence := parse_sentence(line):
             sentences.append(sentence)
@@ -185,14 +194,24 @@ def _read_lists(path: Path, labeled: bool, bad: BadRows, encoding: str) -> Tagge
 
 
 def _read_table(path: Path, labeled: bool, bad: BadRows, encoding: str) -> TaggedText:
-    """Reads a table with one word per row. A new value in the sentence column starts a sentence.
+    """Reads a table with one word or one sentence per row.
 
-    In later rows of the same sentence, this column has the same value or is empty.
+    With one word per row, a new value in the sentence column starts a sentence. In later rows of
+    the same sentence, this column has the same value or is empty.
     """
     words: list[list[str]] = []
     labels: list[list[str]] = []
     current = ""
     for place, record in read_records(path, bad=bad, encoding=encoding):
+        if all(sentence_columns(record)):
+            cells = [record[column] for column in sentence_columns(record)]
+            if parsed := parse_sentence("\t".join(cells)):
+                words.append(parsed[0])
+                labels.append(parsed[1])
+            else:
+                message = f"each word must have one label. Received: {excerpt(record)}"
+                bad.add(row_error(path, place, message))
+            continue
         sentence, *columns = word_columns(record)
         if labeled and not columns[-1] and columns[0]:
             raise MissingLabelsError(
@@ -232,6 +251,19 @@ def word_columns(names: Iterable[str]) -> tuple[str, str, str]:
         next((n for n in known if n in lower_case_names), "") for known in (_WORD, _LABEL)
     )
     return tuple(lower_case_names.get(name, "") for name in (sentence, word, label))
+
+
+def sentence_columns(names: Iterable[str]) -> tuple[str, str]:
+    """Returns the columns of sentences and of their labels, or `""` for missing columns.
+
+    Both are missing in tables with one word per row.
+    """
+    by_name = {name.casefold(): name for name in names}
+    if not by_name.keys().isdisjoint(_WORD):
+        return "", ""
+    sentence = next((n for n in by_name if n.startswith(_SENTENCE) or n in _TEXT), "")
+    label = next((n for n in (*LABELS, *_LABEL) if n in by_name), "")
+    return by_name.get(sentence, ""), by_name.get(label, "")
 
 
 def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from .data_files import (
 )
 from .question_files import COLUMNS, is_nested
 from .row_values import BadRows
-from .tagged_words import LABELS, WORDS, parse_sentence, word_columns
+from .tagged_words import LABELS, WORDS, parse_sentence, sentence_columns, word_columns
 
 # Maps a task to the value of --kind for its files, if it is not text
 _KINDS = {
@@ -104,12 +105,15 @@ def task_of_file(
         records = read_records(path, kind, BadRows(collect=True), encoding=encoding)
         record = next((record for _, record in records), {})
     else:
-        rows = read_cells(path, kind, encoding=encoding)
-        record = dict.fromkeys(next((cells for _, cells in rows), []))
+        rows = (cells for _, cells in read_cells(path, kind, encoding=encoding))
+        header = next(rows, [])
+        record = dict(zip(header, next(rows, []), strict=False)) or dict.fromkeys(header)
     names = set(record)
     has_lists = names.intersection(WORDS) and names.intersection(LABELS)
     if has_lists or (text is None and all(word_columns(record))):
         return FileTask("tagging", f"{path} has words and their labels")
+    if text is None and kind not in ("jsonl", "arrow") and _has_tagged_sentence(record):
+        return FileTask("tagging", f"{path} has sentences and the tags of their words")
     if fields := choice_files.choice_field_names(record):
         return FileTask("multiple_choice", f"{path} has {' and '.join(fields)}")
     if kind in ("jsonl", "arrow") and names.issuperset(COLUMNS):
@@ -118,6 +122,19 @@ def task_of_file(
     if "text_pair" in texts:
         return FileTask("pairs", f"{path} has {texts['text']} and {texts['text_pair']}")
     return FileTask("classification", f"{path} is a table without two texts or choices")
+
+
+def _has_tagged_sentence(record: Mapping[str, str]) -> bool:
+    columns = sentence_columns(record)
+    if not all(columns):
+        return False
+    sentence = parse_sentence("\t".join(record[column] or "" for column in columns))
+    return (
+        sentence is not None
+        and len(sentence[0]) > 1
+        and all(map(_TAG.fullmatch, sentence[1]))
+        and len(set(sentence[1])) > 1
+    )
 
 
 def first_tag(path: Path, encoding: str) -> str:

@@ -46,6 +46,25 @@ def test_read_words_from_a_table(tmp_path):
         WordColumns().read_words(str(path))
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'text,labels\n"Ann sang ,",B-PER O O\nBob sat,B-PER O\n'),
+        ("a.tsv", "Sentence\tTags\nAnn sang ,\tB-PER O O\nBob sat\tB-PER O\n"),
+    ],
+)
+def test_read_words_from_a_table_of_sentences(name, content, tmp_path):
+    path = tmp_path / name
+    path.write_text(content)
+    text = WordColumns().read_words(str(path))
+    assert text.words == [["Ann", "sang", ","], ["Bob", "sat"]]
+    assert text.labels == [["B-PER", "O", "O"], ["B-PER", "O"]]
+    assert task_of_file(path).name == "tagging"
+    path.write_text(content.replace("O O", "O"))
+    with pytest.raises(ValueError, match=r"line 2: each .* one label"):
+        WordColumns().read_words(str(path))
+
+
 def test_read_words_from_tab_separated_lines(tmp_path):
     path = tmp_path / "test.tsv"
     path.write_text("비토리오 감독 이 왔다 .\tPER-B CVL-B O O O\n서울\tLOC-B\n", "utf-8")
