@@ -6,9 +6,7 @@ import json
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_torch
 
 import keras_bert  # noqa: E402
 from keras_bert.data import (  # noqa: E402

@@ -6,9 +6,7 @@ import json
 import keras
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_torch
 
 from keras_bert import Backbone, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
@@ -87,6 +85,8 @@ def read(path):
     return json.loads(path.read_text())
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_squad_v2_run_writes_predictions_and_export(preset, tmp_path):
     write_squad(tmp_path, "train-v2.0.json", "t", is_version_2=True)
     write_squad(tmp_path, "dev-v2.0.json", "d", "e", is_version_2=True)
@@ -144,7 +144,6 @@ def test_squad_v1_run_writes_predictions(preset, tmp_path):
     assert not (directory / "export").exists()
 
 
-@pytest.mark.backend_independent
 def test_train_articles_splits_by_title(tmp_path):
     write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "c", "a", is_version_2=True)
     config = recipes.load("minilm_squad_v2", SquadConfig).replace(
@@ -162,7 +161,6 @@ def test_train_articles_splits_by_title(tmp_path):
         read_data(config.replace(train_articles=3))
 
 
-@pytest.mark.backend_independent
 def test_invalid_questions_raise_or_are_skipped(tmp_path):
     write_squad(tmp_path, "train.json", "t", bad=True)
     write_squad(tmp_path, "dev.json", "d")
@@ -173,7 +171,6 @@ def test_invalid_questions_raise_or_are_skipped(tmp_path):
     assert (len(data.train), len(data.skipped)) == (3, 1)
 
 
-@pytest.mark.backend_independent
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -186,7 +183,6 @@ def test_invalid_input_raises_before_training(changes, message):
         read_data(SquadConfig(**changes))
 
 
-@pytest.mark.backend_independent
 def test_unanswerable_no_rejects_empty_answers(tmp_path):
     write_squad(tmp_path, "v2.json", "t", is_version_2=True)
     config = SquadConfig(

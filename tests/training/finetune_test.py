@@ -14,9 +14,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_torch
 
 from sklearn.metrics import average_precision_score, f1_score  # noqa: E402
 
@@ -80,6 +78,8 @@ def make_config(preset, reviews, tmp_path):
     return make
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_run_writes_results_predictions_and_export(
     make_config, preset, reviews, tmp_path, monkeypatch
 ):
@@ -160,6 +160,7 @@ def test_run_writes_results_predictions_and_export(
     assert [path.stat().st_mtime_ns for path in files] == write_times
 
 
+@pytest.mark.on_tensorflow
 def test_run_calibrates_only_the_saved_model(preset, tmp_path):
     """The training is the same without the calibration, and the best epoch also."""
     words, rows = ["good", "bad", "film"], []
@@ -487,6 +488,7 @@ def test_multi_label_run_sets_thresholds_and_scores(preset, tmp_path):
         sequence_length=16,
         precision="float32",
         output_dir=str(tmp_path / "run"),
+        export=False,
     )
     results = finetuning.run(ClassificationJob, config, read_data(config))
     assert set(results["baselines"]["dev"]) == {"frequency", "bag_of_words"}

@@ -5,9 +5,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_torch
 
 import numpy as np  # noqa: E402
 

@@ -7,13 +7,12 @@ import itertools
 import json
 import warnings
 
+import keras
 import pyarrow
 import pytest
 from pyarrow import parquet
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_torch
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
@@ -46,13 +45,20 @@ def classifier():
 def models(classifier, tmp_path_factory):
     directory = tmp_path_factory.mktemp("models")
     classifier.save(directory / "model.keras")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        classifier.export(directory / "export", warm_up=False)
+    if keras.backend.backend() == "tensorflow":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            classifier.export(directory / "export", warm_up=False)
     return {"saved": str(directory / "model.keras"), "exported": str(directory / "export")}
 
 
-@pytest.mark.parametrize("model_format", ["saved", "exported"])
+@pytest.mark.parametrize(
+    "model_format",
+    [
+        "saved",
+        pytest.param("exported", marks=[pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]),
+    ],
+)
 def test_predict_writes_one_line_per_example(models, model_format, classifier, tmp_path):
     texts = ["a fine film", "", "", " ", "naïve é"]
     source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
@@ -138,6 +144,8 @@ def test_label_map_renames_labels(models, tmp_path):
     ]
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_input_and_foreign_files_are_not_lost(models, tmp_path, monkeypatch):
     source, row = tmp_path / "in.jsonl", '{"text": "a", "text_pair": "b"}\n'
     source.write_text(row)
@@ -212,6 +220,8 @@ def test_standard_input_is_read_as_lines_or_table(monkeypatch):
         assert [row["text"] for row in rows] == expected
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_exported_tagger_matches_the_task(classifier, tmp_path):
     """The input is CoNLL or text. The predictions do not depend on padding."""
     task = keras_bert.TokenClassifier(
