@@ -16,6 +16,7 @@ Ctrl-C or SIGTERM stops the server after it has responded to all received reques
     POST /v1/rerank, /v2/rerank                     Cohere's and Jina's API
     POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API, also with
     POST /tokenize, /decode; GET /info, /health     the prefix /models/NAME
+    POST /, /models/NAME                            Hugging Face's API, also for zero-shot labels
     POST /v1/models/NAME[/versions/N]:predict       TensorFlow Serving's REST API
     GET  /v1/models/NAME[/versions/N][/metadata]    a model's status and signatures
     GET  /v2/health/ready, /v2/health/live          health

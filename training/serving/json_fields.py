@@ -27,6 +27,9 @@ _JSON_TYPES: dict[type, str] = {
 MAX_BYTES_OF_ANSWER = 64 * 2**20
 # Maximum number of bytes per number in a response, such as -0.000123456789 and a comma
 MAX_BYTES_OF_NUMBER = 16
+# Maximum number of bytes per label in a response, such as {"score":-0.000123456789,"label":""} and
+# a comma, without the label itself
+MAX_BYTES_OF_LABEL = 48
 
 
 class RequestError(ValueError):

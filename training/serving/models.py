@@ -22,15 +22,15 @@ from .signatures import (
     TEXT_PAIR,
     Row,
     Signature,
-    saved_model_choice_signature,
+    saved_model_pair_signature,
     saved_model_signatures,
-    task_choice_signature,
+    task_pair_signature,
     task_signatures,
     token_ids_signature,
 )
 
 # Signatures that clients cannot request
-TOKEN_IDS_SIGNATURE, CHOICE_SIGNATURE = "token_ids", "choices"
+TOKEN_IDS_SIGNATURE, PAIR_SIGNATURE = "token_ids", "pairs"
 # The prediction methods that split long texts into windows
 _IN_WINDOWS = ("tag", "answer")
 
@@ -105,8 +105,9 @@ class ModelPredictions:
         predict_method: The task's prediction method, such as `classify`.
         signatures: The signatures by name.
         ids_signature: For embedders, the signature for `token_ids`.
-        choice_signature: For multiple choice, the signature for a `text` with a single choice.
-            `None` for ensembles, because they average probabilities over all choices.
+        pair_signature: The signature for the logits of a `text` and a `text_pair`, which is a
+            single choice for multiple choice. `None` for other tasks, and for ensembles of multiple
+            choice because they average probabilities over all choices.
         limits: The length limits for texts.
         class_names: The labels in the order of their ids. Empty for regression, and for tasks
             without classes.
@@ -122,7 +123,7 @@ class ModelPredictions:
     predict_method: str
     signatures: Mapping[str, Signature]
     ids_signature: Signature | None
-    choice_signature: Signature | None
+    pair_signature: Signature | None
     limits: TextLimits
     class_names: tuple[str, ...] = ()
     text_pairs: str = ""
@@ -146,16 +147,17 @@ class ModelPredictions:
         """Computes the predictions for a batch.
 
         Args:
-            signature: A name in `signatures`, `TOKEN_IDS_SIGNATURE` or `CHOICE_SIGNATURE`.
+            signature: A name in `signatures`, `TOKEN_IDS_SIGNATURE` or `PAIR_SIGNATURE`.
             rows: The inputs of each example.
         """
-        others = {TOKEN_IDS_SIGNATURE: self.ids_signature, CHOICE_SIGNATURE: self.choice_signature}
+        others = {TOKEN_IDS_SIGNATURE: self.ids_signature, PAIR_SIGNATURE: self.pair_signature}
         return (others.get(signature) or self.signatures[signature]).answer(rows)
 
     @property
     def texts(self) -> Signature:
         """The signature for texts. The warmup calls it."""
-        return self.choice_signature or self.signatures[DEFAULT_SIGNATURE]
+        is_choice = self.predict_method == "choose"
+        return (is_choice and self.pair_signature) or self.signatures[DEFAULT_SIGNATURE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,9 +187,7 @@ def answers_of_saved_model(served: Any) -> ModelPredictions:
         predict_method=description.predict_method,
         signatures=signatures,
         ids_signature=signatures[IDS_SIGNATURE] if description.predict_method == "embed" else None,
-        choice_signature=saved_model_choice_signature(served)
-        if description.task == "MultipleChoice"
-        else None,
+        pair_signature=saved_model_pair_signature(served),
         limits=TextLimits(
             served.tokenizer,
             length,
@@ -225,9 +225,7 @@ def answers_of_task(
         predict_method=task.predict_method,
         signatures=task_signatures(task, fields),
         ids_signature=token_ids_signature(task) if task.predict_method == "embed" else None,
-        choice_signature=task_choice_signature(task)
-        if task.predict_method == "choose" and not hasattr(task, "members")
-        else None,
+        pair_signature=task_pair_signature(task),
         limits=TextLimits(preprocessor.tokenizer, length, prompts=Prompts.from_task(task)),
         class_names=tuple(map(str, names or ())),
         text_pairs="required"

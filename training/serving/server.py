@@ -26,7 +26,7 @@ from keras_bert.data.choices import choice_outputs, own_choices
 from .batching import QueueFullError
 from .json_fields import MAX_BYTES_OF_ANSWER, RequestError
 from .metrics import Metrics
-from .models import CHOICE_SIGNATURE, LoadedModel
+from .models import PAIR_SIGNATURE, LoadedModel
 from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
 from .versions import VersionWatcher
 
@@ -321,7 +321,7 @@ class ModelServer:
         Raises:
             RejectedRequestError: Same as in `compute`, or if an example has no choices.
         """
-        if model.choice_signature is None:
+        if model.pair_signature is None:
             return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
         columns = [list(map(as_text, row[CHOICES])) for row in rows]
         if not all(columns):
@@ -332,9 +332,9 @@ class ModelServer:
             for row, choices in zip(rows, own, strict=True)
             for choice in choices
         ]
-        answers = await self.compute(request, model, CHOICE_SIGNATURE, pairs)
+        answers = await self.compute(request, model, PAIR_SIGNATURE, pairs)
         logits = np.split(
-            np.array([answer["logit"] for answer in answers]),
+            np.concatenate([answer["logits"] for answer in answers]),
             np.cumsum(list(map(len, own)))[:-1],
         )
         return list(map(choice_outputs, columns, logits))

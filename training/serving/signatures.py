@@ -152,48 +152,58 @@ def _texts_of(rows: Sequence[Row], compiles: bool, required_text: str = "") -> l
     return texts + [empty] * (num_rows - len(rows))
 
 
-def task_choice_signature(task: Any) -> Signature:
-    """Returns a multiple-choice task's single-choice signature, see `_choice_signature`."""
+def task_pair_signature(task: Any) -> Signature | None:
+    """Returns a task's signature for the logits of pairs, or `None`, see `_pair_signature`."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
+    is_choice = task.predict_method == "choose"
+    # An ensemble averages probabilities over all choices.
+    if not (task.predict_method == "classify" or (is_choice and not hasattr(task, "members"))):
+        return None
     compiles = compiles_each_shape()
 
     def logits(rows: Sequence[Row]) -> Any:
-        filled = _texts_of(rows, compiles)
-        texts, choices = zip(*((row["text"], [row[TEXT_PAIR]]) for row in filled), strict=True)
-        return task.predict((list(texts), list(choices)), verbose=0)[: len(rows)]
+        pairs = [(row["text"], row[TEXT_PAIR]) for row in _texts_of(rows, compiles)]
+        inputs = [(text, [choice]) for text, choice in pairs] if is_choice else pairs
+        return task.predict(inputs, verbose=0)[: len(rows)]
 
-    return _choice_signature(logits)
+    return _pair_signature(logits)
 
 
-def saved_model_choice_signature(served: Any) -> Signature:
-    """Returns a multiple-choice export's single-choice signature, see `_choice_signature`."""
+def saved_model_pair_signature(served: Any) -> Signature | None:
+    """Returns an export's signature for the logits of pairs, or `None`, see `_pair_signature`."""
     from keras_bert.data.choices import MultipleChoicePreprocessor
+    from keras_bert.data.texts import TextClassifierPreprocessor
 
     description = served.description
-    preprocessor = MultipleChoicePreprocessor(served.tokenizer, description.sequence_length)
+    is_choice = description.task == "MultipleChoice"
+    is_classifier = description.predict_method == "classify" and TEXT_PAIR in description.fields
+    if not (is_choice or is_classifier) or description.sequence_length is None:
+        return None
+    kind = MultipleChoicePreprocessor if is_choice else TextClassifierPreprocessor
+    preprocessor = kind(served.tokenizer, description.sequence_length)
 
     def logits(rows: Sequence[Row]) -> Any:
-        texts, choices = (
+        texts, others = (
             [as_text(row[name], description.max_text_bytes) for row in rows]
             for name in ("text", TEXT_PAIR)
         )
-        ids = preprocessor(texts, [[choice] for choice in choices])
+        ids = preprocessor(texts, [[other] for other in others] if is_choice else others)
         ids.pop("padding_mask")
         return served.predict(ids, IDS_SIGNATURE)["logits"]
 
-    return _choice_signature(logits)
+    return _pair_signature(logits)
 
 
-def _choice_signature(logits: Callable[[Sequence[Row]], Any]) -> Signature:
-    """Returns a signature for a text with a single choice as its `text_pair`.
+def _pair_signature(logits: Callable[[Sequence[Row]], Any]) -> Signature:
+    """Returns a signature for the logits of a `text` with a `text_pair`.
 
-    A choice's logit does not depend on the other choices, so an example's choices can be computed
-    in different batches.
+    For multiple choice, `text_pair` is a single choice. A choice's logit does not depend on the
+    other choices, so an example's choices can be computed in different batches.
     """
 
     def answer(rows: Sequence[Row]) -> list[Row]:
-        return [{"logit": logit} for (logit,) in logits(rows)]
+        return [{"logits": row} for row in logits(rows)]
 
     return Signature(dict.fromkeys(("text", TEXT_PAIR), Tensor(STRING, (-1,))), {}, answer)
 

@@ -32,6 +32,7 @@ from .embeddings import (
     truncation_fields,
 )
 from .json_fields import (
+    MAX_BYTES_OF_LABEL,
     Field,
     RequestError,
     check_not_empty,
@@ -59,6 +60,12 @@ from .ranking import (
 )
 from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
 from .signatures import BATCH_CHARACTERS, DEFAULT_SIGNATURE, TEXT_PAIR, Row
+from .zero_shot import (
+    ZERO_SHOT,
+    ZeroShotRequest,
+    classify_zero_shot,
+    reason_against_zero_shot,
+)
 
 _EXAMPLE = '{"inputs": "a text"}'
 # The label for regression, as in Hugging Face configs without labels
@@ -82,8 +89,6 @@ _PARAMETERS = {
 _ROWS = "a string, a pair of strings, or a list whose elements are lists with one or two strings"
 # Maximum number of tokens in a response. Each token's JSON has about 70 bytes.
 _MAX_TOKENS = 1 << 18
-# Maximum size in bytes of {"score":-0.000123456789,"label":""} and a comma
-_MAX_BYTES_OF_CLASS = 48
 # Maps status codes of this server to TEI's status codes and error types.
 _ERRORS = {
     400: (422, "Validation"),
@@ -154,6 +159,9 @@ class _Api:
         """Handles `POST /` as the Inference API does, or as TEI does without `parameters`."""
         if "query" in payload:
             return await self.rerank(request, payload)
+        parameters = payload.get("parameters")
+        if isinstance(parameters, dict) and "candidate_labels" in parameters:
+            return await self.classify_zero_shot(request, payload)
         model = self._server.model_for(
             request, "embeddings, labels or scores", _other_method(*_PREDICTS, "embed")
         )
@@ -260,6 +268,24 @@ class _Api:
         ]
         return await respond(lambda: encode_json(ranks), ranking.truncated)
 
+    async def classify_zero_shot(self, request: Request, payload: Row) -> Response:
+        """Classifies texts by the labels in the request."""
+        model = self._server.model_for(request, ZERO_SHOT, reason_against_zero_shot)
+        labels = {
+            "candidate_labels": Field(read_texts, is_required=True),
+            "hypothesis_template": Field(read_text),
+            "multi_label": Field(read_boolean, False),
+        }
+        fields = {
+            "inputs": Field(self._read_texts, is_required=True),
+            "parameters": Field(read_object_of(labels), is_required=True),
+        }
+        is_single = isinstance(payload.get("inputs"), str)
+        texts, parameters = read_fields(payload, fields).values()
+        options = ZeroShotRequest(texts, *parameters.values(), self._server.auto_truncate)
+        answers, truncated = await classify_zero_shot(self._server, request, model, options)
+        return await respond(lambda: encode_json(answers[0] if is_single else answers), truncated)
+
     async def tokenize(self, request: Request, payload: Row) -> Response:
         """Converts texts to tokens."""
         fields = {
@@ -360,7 +386,7 @@ class _Api:
                     f"Received: {len(row)} (inputs[{index}])",
                     "inputs",
                 )
-        per_class = sum(len(label.encode()) + _MAX_BYTES_OF_CLASS for label in model.class_names)
+        per_class = sum(len(label.encode()) + MAX_BYTES_OF_LABEL for label in model.class_names)
         self._server.check_size(len(rows), per_class if model.predict_method == "classify" else 0)
         check_raw_scores(model, options["raw_scores"])
         _, truncated = await self._server.count(model, rows, "inputs", options["truncate"])

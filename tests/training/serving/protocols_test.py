@@ -82,6 +82,11 @@ def make_tasks():
         "sst2": make_task(
             keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]
         ),
+        "nli": make_task(
+            keras_bert.TextClassifier,
+            TextClassifierPreprocessor,
+            class_names=["entailment", "neutral", "contradiction"],
+        ),
         "toxic": make_task(keras_bert.TextClassifier, TextClassifierPreprocessor, **labels),
         "bare": make_task(
             keras_bert.TokenClassifier, TokenClassifierPreprocessor, class_names=["O", "LOC", "PER"]
@@ -536,14 +541,14 @@ def test_choices_are_batched_at_any_size(server):
     """The predictions do not depend on the batch size or on padding."""
     task, sizes = server[0]["chooser"], []
     answers = answers_of_task(task, task.fields)
-    answer_rows = answers.choice_signature.answer
+    answer_rows = answers.pair_signature.answer
 
     def record(rows):
         sizes.append(len(rows))
         return answer_rows(rows)
 
-    choice_signature = dataclasses.replace(answers.choice_signature, answer=record)
-    answers = dataclasses.replace(answers, choice_signature=choice_signature)
+    pair_signature = dataclasses.replace(answers.pair_signature, answer=record)
+    answers = dataclasses.replace(answers, pair_signature=pair_signature)
     texts = ["plot", "film", "a film", "", "b", "c a", "é"]
     rows = [{"text": "a", "choices": [*texts, ""]}, {"text": "b", "choices": [*texts[::-1], "a"]}]
     with serve_models(
@@ -692,6 +697,32 @@ def test_hugging_face_inference_client_matches_tasks(server):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("embedder", {"hypothesis": "a {} b"}),
+        ("raw", {}),
+        ("nli", {"hypothesis": "{} b"}),
+        ("nli", {"hypothesis": "{}", "multi_label": True}),
+    ],
+)
+def test_zero_shot_classification_matches_the_task(server, name, options):
+    labels = ["b_c", "plot", "é"]
+    client = InferenceClient(f"http://127.0.0.1:{server[1]}/models/{name}", token="none")
+    fields = {"multi_label": options.get("multi_label", False)}
+    fields["hypothesis_template"] = options.get("hypothesis")
+    expected = server[0][name].classify_zero_shot(TEXTS[:2], labels, **options)
+    result = client.zero_shot_classification(TEXTS[0], labels, **fields)
+    assert [(item.label, item.score) for item in result] == [
+        (item["label"], pytest.approx(item["score"], abs=1e-6)) for item in expected[0]
+    ]
+    request = {"inputs": TEXTS[:2], "parameters": {"candidate_labels": labels[::-1], **fields}}
+    content = request_content(server, f"/models/{name}", request)
+    assert [[item["label"] for item in ranked] for ranked in content] == [
+        [item["label"] for item in ranked] for ranked in expected
+    ]
+
+
 OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/sst2/predict"
 
 
@@ -787,6 +818,38 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
             {"inputs": "a", "parameters": {"top_k": 0}},
             422,
             "top_k must be a positive integer. Received: a number, 0",
+        ),
+        *(
+            (f"/models/{name}", {"inputs": "a", "parameters": parameters}, status, message)
+            for name, parameters, status, message in [
+                (
+                    "embedder",
+                    {"candidate_labels": ["a", "a"]},
+                    422,
+                    "candidate_labels must be different. Received: ['a', 'a']",
+                ),
+                ("embedder", {"candidate_labels": ["a", LONG]}, 422, "candidate_labels: the model"),
+                (
+                    "embedder",
+                    {"candidate_labels": list("abcdefgh")},
+                    422,
+                    "candidate_labels must have at most 7 elements for 1 texts. Received: 8",
+                ),
+                (
+                    "embedder",
+                    {"candidate_labels": ["a"], "hypothesis_template": "b"},
+                    422,
+                    "hypothesis_template must have {} for the label. Received: 'b'",
+                ),
+                (
+                    "nli",
+                    {"candidate_labels": ["b" * 9]},
+                    422,
+                    "candidate_labels must have at most 6 tokens each, with the hypothesis",
+                ),
+                ("nli", {"candidate_labels": []}, 400, "candidate_labels must be a list of one"),
+                ("sst2", {"candidate_labels": ["a"]}, 424, "sst2 has no entailment class"),
+            ]
         ),
     ],
 )
