@@ -266,6 +266,14 @@ class CRFLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.crf = crf
 
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None) -> Any:
+        weights = ops.cast(ops.greater_equal(y_true, 0), "float32")
+        if sample_weight is not None:
+            sample_weight = ops.cast(sample_weight, "float32")
+            is_per_sequence = len(sample_weight.shape) == 1
+            weights *= sample_weight[:, None] if is_per_sequence else sample_weight
+        return super().__call__(y_true, y_pred, weights)
+
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         mask = ops.greater_equal(y_true, 0)
         losses = -self.crf.log_likelihood(y_pred, y_true, mask)

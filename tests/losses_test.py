@@ -5,9 +5,11 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.layers import ConditionalRandomField
 from keras_bert.losses import (
     CosineDistance,
     CosineSimilarityLoss,
+    CRFLoss,
     InBatchNegatives,
     SoftTargetDivergence,
 )
@@ -91,3 +93,14 @@ def test_cosine_distance_matches_numpy():
         1 - cosines.mean(), rel=1e-5
     )
     assert value(CosineDistance(), VECTORS, 3 * VECTORS) == pytest.approx(0, abs=1e-6)
+
+
+def test_crf_loss_is_the_mean_over_labels():
+    crf = ConditionalRandomField()
+    emissions = keras.ops.zeros((2, 3, 4))  # Each label has the probability 1/4.
+    crf(emissions)
+    loss = CRFLoss(crf)
+    labels = np.array([[0, 1, -1], [2, -1, -1]])
+    for weights in (None, [0.5, 2.0], np.array([[1.0, 1.0, 9.0], [3.0, 9.0, 9.0]])):
+        mean = keras.ops.convert_to_numpy(loss(labels, emissions, weights))
+        assert mean == pytest.approx(np.log(4), abs=1e-6)
