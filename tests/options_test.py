@@ -33,7 +33,7 @@ TASKS = {
     keras_bert.MultipleChoice: {"dropout": 0.5},
     keras_bert.TextEmbedder: {
         **{"pooling": "cls", "normalize": False, "prompts": {"query": "x "}},
-        **{"default_prompt_name": "query", "dimensions": 4},
+        **{"default_prompt_name": "query", "include_prompt": False, "dimensions": 4},
     },
     keras_bert.MaskedLM: {"masking": {"mask_selection_rate": 0.5}},
     keras_bert.Pretrainer: {

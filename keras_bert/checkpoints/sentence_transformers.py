@@ -44,9 +44,9 @@ MODES = ("mean", "cls")
 def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
     """Reads the sentence embedding options from a checkpoint directory.
 
-    The options are `pooling` (`"mean"` or `"cls"`), `normalize`, `sequence_length`, `prompts` and
-    `default_prompt_name`, if the directory specifies them. Unsupported options that change the
-    embeddings raise an error.
+    The options are `pooling` (`"mean"` or `"cls"`), `include_prompt`, `normalize`,
+    `sequence_length`, `prompts` and `default_prompt_name`, if the directory specifies them.
+    Unsupported options that change the embeddings raise an error.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -64,7 +64,7 @@ def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
                 )
     modules = _modules(directory)
     if modules:
-        options["pooling"] = _pooling(modules[1].path / "config.json")
+        options |= _pooling(modules[1].path / "config.json")
         options["normalize"] = len(modules) > 2
         # Since version 6, only the tokenizer settings contain the length.
         if length is None and (directory / SETTINGS_FILE).exists():
@@ -127,11 +127,10 @@ def _prompts(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value}
 
 
-def _pooling(path: Path) -> str:
+def _pooling(path: Path) -> dict[str, Any]:
     fields = read_json(path)
     with checkpoint_errors(path):
-        # The prompt's tokens must not be excluded.
-        check_needed(fields, {"include_prompt": (True,)})
+        check_needed(fields, {"include_prompt": (True, False)})
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
     pooling_mode = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
     modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]
@@ -140,7 +139,7 @@ def _pooling(path: Path) -> str:
             f"{path}: the pooling mode must be one of {', '.join(MODES)}. Received: "
             f"{', '.join(map(str, modes)) or 'no mode'}"
         )
-    return str(modes[0])
+    return {"pooling": modes[0], "include_prompt": fields.get("include_prompt", True)}
 
 
 class _Module(NamedTuple):
@@ -203,7 +202,8 @@ def model_options(model: Any) -> dict[str, Any]:
         )
     # The config is used because the preprocessor itself requires TensorFlow.
     preprocessor = task.get_config()["preprocessor"] or {}
-    options = {"pooling": task.pooling, "normalize": task.normalize}
+    names = ("pooling", "include_prompt", "normalize")
+    options = {name: getattr(task, name) for name in names}
     prompts = {"prompts": dict(task.prompts), "default_prompt_name": task.default_prompt_name}
     options |= {name: value for name, value in prompts.items() if value}
     if "sequence_length" in preprocessor:
@@ -232,7 +232,9 @@ def write_options(directory: Path, options: Mapping[str, Any], hidden_dim: int) 
     write_json(directory / MODULES_FILE, modules)
     modes = {name: mode == options["pooling"] for name, mode in _OLD_MODES.items()}
     (directory / POOLING_FILE).parent.mkdir()
-    write_json(directory / POOLING_FILE, {"word_embedding_dimension": hidden_dim, **modes})
+    fields = {"word_embedding_dimension": hidden_dim, **modes}
+    fields["include_prompt"] = options["include_prompt"]
+    write_json(directory / POOLING_FILE, fields)
     if "sequence_length" in options:
         length = {"max_seq_length": options["sequence_length"], "do_lower_case": False}
         write_json(directory / LENGTH_FILES[0], length)

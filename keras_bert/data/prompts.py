@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
+
+if TYPE_CHECKING:
+    from keras_bert.data.packing import Preprocessor
 
 # sentence-transformers tries these names in this order.
 _DOCUMENT_NAMES = ("document", "passage", "corpus")
@@ -108,3 +111,14 @@ class Prompts:
                 f"input_type must be one of {', '.join(names)}. Received: {input_type!r}"
             )
         return names[name]
+
+
+def num_prompt_tokens(preprocessor: Preprocessor, prompt: str) -> int:
+    """Counts the first tokens of a sequence that a prompt adds to `[CLS]`, including `[CLS]`.
+
+    Like sentence-transformers, it tokenizes the prompt alone. It is 0 without a prompt.
+    """
+    if not prompt:
+        return 0
+    _, (length,) = preprocessor.tokenizer.flat_ids([prompt])
+    return min(1 + int(length), preprocessor.sequence_length - 1)

@@ -392,12 +392,19 @@ class TokenizedTexts:
 
 
 class TextExamples:
-    """Texts or text pairs in memory (columns from `text_columns`), as examples of a `Loader`."""
+    """Texts or text pairs in memory (columns from `text_columns`), as examples of a `Loader`.
+
+    With `num_unpooled`, the feature `pooling_mask` is false for the first tokens of each sequence.
+    """
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        preprocessor: TextClassifierPreprocessor,
+        num_unpooled: int = 0,
     ) -> None:
         self._preprocessor = preprocessor
+        self._num_unpooled = num_unpooled
         self._columns = [TokenizedTexts(texts, preprocessor) for texts in columns.values()]
         self._is_counted = np.zeros(len(self), bool)
 
@@ -408,7 +415,12 @@ class TextExamples:
         """Packs examples by index."""
         columns = [column.take(index) for column in self._columns]
         self._count(index, sum(column.lengths for column in columns), len(columns))
-        return self._preprocessor.pack_tokens(*columns)
+        sequences = self._preprocessor.pack_tokens(*columns)
+        if not self._num_unpooled:
+            return sequences
+        positions = NUMPY.ranges(0 * sequences.lengths, sequences.lengths)
+        mask = Ragged(positions >= self._num_unpooled, sequences.lengths)
+        return sequences._replace(features={**sequences.features, "pooling_mask": mask})
 
     def _count(self, index: np.ndarray, lengths: Any, num_texts: int) -> None:
         """Counts truncated examples, each only once."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_bert.data.packing import num_special_tokens
 from keras_bert.data.tfdata.arrays import TENSORFLOW
 from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.models.inputs import POOLING_MASK
 from keras_bert.ops.tensorflow_graphs import trace_once
 from keras_bert.ops.unpadding import forbid_unpadding
 from keras_bert.ops.varlen import round_up
@@ -43,7 +44,7 @@ class ServedOutputs:
 
     def compute(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes all outputs by name, including outputs at padding."""
-        return dict(self._graph(_with_segments(features)))
+        return dict(self._graph(self._complete(features)))
 
     def compute_in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs in chunks of examples with similar lengths.
@@ -53,7 +54,7 @@ class ServedOutputs:
         run in parallel on multiple cores. A chunk has at most `chunk_tokens` tokens, including
         padding, or is a single example.
         """
-        return dict(self._graph_in_chunks(_with_segments(features)))
+        return dict(self._graph_in_chunks(self._complete(features)))
 
     def _compute_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
@@ -123,14 +124,21 @@ class ServedOutputs:
         (output,) = self.compute_in_chunks(features).values()
         return output
 
-    def compute_of_texts(self, *texts: tf.Tensor) -> tf.Tensor:
+    def compute_of_texts(self, *texts: tf.Tensor, num_unpooled: tf.Tensor | int = 0) -> tf.Tensor:
         """Computes the task's only output for texts or pairs, strings `(batch,)`.
 
         If the preprocessor splits long texts, the outputs of their windows are merged.
+        `num_unpooled`, int32 `(batch,)` or a number, counts the first tokens of each sequence that
+        an embedder with `include_prompt=False` does not pool.
         """
         preprocessor = self._task.preprocessor
         if not preprocessor.splits_texts:
-            return self.compute_single_output(preprocessor(*texts))
+            features = preprocessor(*texts)
+            if POOLING_MASK in self._task.input:
+                mask = features["padding_mask"]
+                is_pooled = tf.range(tf.shape(mask)[1]) >= tf.reshape(num_unpooled, [-1, 1])
+                features = {**features, POOLING_MASK: mask & is_pooled}
+            return self.compute_single_output(features)
         sequences, counts = preprocessor.pack_windows(*texts)
         tokenizer = preprocessor.tokenizer
         features = sequences.padded_to_longest(
@@ -138,14 +146,16 @@ class ServedOutputs:
         )
         return self._task.merge_windows(self.compute_single_output(features), counts)
 
+    def _complete(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Fills in features that are `None` or missing, so that all signatures share a graph."""
+        present = {name: x for name, x in features.items() if x is not None}
+        defaults = {"segment_ids": tf.zeros_like(present["token_ids"])}
+        if POOLING_MASK in self._task.input:
+            defaults[POOLING_MASK] = present["padding_mask"]
+        return {**defaults, **present}
+
     def _outputs_as_dict(self, outputs: Any) -> dict[str, Any]:
         return dict(outputs) if isinstance(outputs, dict) else {self._task.output_name: outputs}
-
-
-def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Drops features that are `None` and adds segment ids, so that all signatures share a graph."""
-    present = {name: x for name, x in features.items() if x is not None}
-    return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
 
 
 def _example_lengths(mask: tf.Tensor) -> tf.Tensor:

@@ -24,7 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.data.prompts import Prompts
+from keras_bert.data.prompts import Prompts, num_prompt_tokens
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.served_inputs import (
@@ -167,7 +167,10 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = validate_texts((text,), "text", options)
-        return {"embedding": outputs.compute_of_texts(add_prompt(prompts.text(), text))}
+        default = prompts.text()
+        count = num_prompt_tokens(task.preprocessor, default)
+        embedding = outputs.compute_of_texts(add_prompt(default, text), num_unpooled=count)
+        return {"embedding": embedding}
 
     def serve_with_prompt(text: tf.Tensor, prompt_name: tf.Tensor) -> dict[str, tf.Tensor]:
         text, name = validate_texts((text, prompt_name), "text and prompt_name", options)
@@ -175,9 +178,13 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
             tf.constant(["", *column]) for column in zip(*prompts.texts.items(), strict=True)
         )
         is_named = name[:, tf.newaxis] == names  # (batch, prompts)
-        prompt = tf.gather(texts, tf.argmax(tf.cast(is_named, tf.int32), axis=1))
+        number = tf.argmax(tf.cast(is_named, tf.int32), axis=1)
+        counts = [num_prompt_tokens(task.preprocessor, prompt) for prompt in prompts.texts.values()]
         error = row_errors((~tf.reduce_any(is_named, axis=1), prompts.rule))
-        embedding = outputs.compute_of_texts(add_prompt(prompt, text))
+        embedding = outputs.compute_of_texts(
+            add_prompt(tf.gather(texts, number), text),
+            num_unpooled=tf.gather(tf.constant([0, *counts]), number),
+        )
         return add_row_errors({"embedding": embedding}, error)
 
     def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -39,6 +39,8 @@ class SentencePooling(Layer):
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
         padding_mask: Bool `(batch, length)`, False at padding. `None` for no padding.
+        pooling_mask: Bool `(batch, length)`, True for the tokens to pool. Defaults to all tokens
+            except padding. `"cls"` takes the first of them.
 
     Output shape:
         `(batch, hidden)`, float32.
@@ -57,17 +59,30 @@ class SentencePooling(Layer):
         self.pooling = pooling
         self.normalize = normalize
 
-    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        vectors = self._pool(inputs, padding_mask)
+    def call(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
+    ) -> Tensor:
+        vectors = self._pool(inputs, padding_mask, pooling_mask)
         return unit_vectors(vectors) if self.normalize else vectors
 
-    def _pool(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
-        if self.pooling == "cls":
+    def _pool(
+        self, inputs: Tensor, padding_mask: Tensor | None, pooling_mask: Tensor | None
+    ) -> Tensor:
+        if self.pooling == "mean":
+            return mean_of_tokens(inputs, padding_mask if pooling_mask is None else pooling_mask)
+        if pooling_mask is None:
             return inputs[:, 0]
-        return mean_of_tokens(inputs, padding_mask)
+        first = ops.argmax(ops.cast(pooling_mask, "int32"), axis=1)[:, None, None]
+        return ops.take_along_axis(inputs, first, axis=1)[:, 0]
 
     def compute_output_spec(
-        self, inputs: Tensor, padding_mask: Tensor | None = None
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
     ) -> keras.KerasTensor:
         return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
 

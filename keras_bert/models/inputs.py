@@ -13,6 +13,9 @@ from keras_bert.ops.annotations import Tensor
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
+# Embedders that leave prompts out of pooling have this optional input, bool `(batch, length)`. True
+# means that a token is pooled.
+POOLING_MASK = "pooling_mask"
 # In `fit` with gradient accumulation, batches have float32 `(batch, losses)`. Its sum over the
 # examples of all devices is each loss's divisor, the mean over the micro-batches in the step. The
 # losses of tasks read it. It is not a model input.
@@ -42,6 +45,11 @@ def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, 
         )
         for name in names
     }
+
+
+def pooling_mask_input() -> Any:
+    """Creates the optional symbolic input `POOLING_MASK`, `(batch, length)`."""
+    return keras.Input((None,), dtype="bool", name=POOLING_MASK, optional=True)
 
 
 def first_positions(token_ids: Tensor) -> Tensor:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import os
 import zlib
@@ -30,12 +31,18 @@ from keras_bert.data.columns import (
 )
 from keras_bert.data.labels import LabelRules, rank_labels
 from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
-from keras_bert.data.prompts import Prompts
+from keras_bert.data.prompts import Prompts, num_prompt_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import SentencePooling, unit_vectors
 from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import ROWS_OF_PAIRS, first_positions, token_inputs
+from keras_bert.models.inputs import (
+    POOLING_MASK,
+    ROWS_OF_PAIRS,
+    first_positions,
+    pooling_mask_input,
+    token_inputs,
+)
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.prediction import warn_if_truncated
@@ -92,6 +99,10 @@ class TextEmbedder(Task):
             "passage: "}`. From a sentence-transformers directory, defaults to its prompts.
         default_prompt_name: The name of the prompt that `embed` adds by default. `None` for no
             prompt.
+        include_prompt: Whether to pool the tokens of the prompts that `embed` adds. If false,
+            `[CLS]` is also left out for texts with a prompt, as in sentence-transformers. From a
+            sentence-transformers directory, defaults to its option of this name. Models for token
+            IDs, and texts in `fit`, have no prompts, so all their tokens are pooled.
         dimensions: Number of leading elements of each embedding to use, for models that are trained
             for it (Matryoshka embeddings). They are scaled afterwards. Defaults to all.
         name: Name of the model.
@@ -104,8 +115,9 @@ class TextEmbedder(Task):
 
     Raises:
         ValueError: If `pooling` is neither `"mean"` nor `"cls"`, or is `"cls"` with a causal
-            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`, or
-            if `dimensions` is larger than the encoder's hidden dimension.
+            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`, if
+            `include_prompt` is false with `long_texts`, or if `dimensions` is larger than the
+            encoder's hidden dimension.
 
     Example:
 
@@ -124,7 +136,10 @@ class TextEmbedder(Task):
     supports_windows = True
     needs_labels = False
     default_learning_rate = 2e-5
-    preset_options = ("pooling", "normalize", "prompts", "default_prompt_name", "dimensions")
+    preset_options = (
+        *("pooling", "normalize", "prompts", "default_prompt_name", "include_prompt"),
+        "dimensions",
+    )
     output_name = "embedding"
     uses_pooler = False
 
@@ -137,6 +152,7 @@ class TextEmbedder(Task):
         normalize: bool = True,
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
+        include_prompt: bool = True,
         dimensions: int | None = None,
         name: str = "text_embedder",
         **kwargs: Any,
@@ -151,9 +167,13 @@ class TextEmbedder(Task):
                 "no other token. Received: 'cls'"
             )
         inputs = token_inputs()
-        positions = first_positions(inputs["token_ids"]) if pooling == "cls" else None
+        masks = {"padding_mask": inputs["padding_mask"]}
+        pools_first = pooling == "cls" and include_prompt
+        positions = first_positions(inputs["token_ids"]) if pools_first else None
         encoded = backbone.encode(inputs, positions)
-        vectors = pool(encoded["sequence_output"], padding_mask=inputs["padding_mask"])
+        if not include_prompt:
+            inputs[POOLING_MASK] = masks[POOLING_MASK] = pooling_mask_input()
+        vectors = pool(encoded["sequence_output"], **masks)
         if is_cut:
             vectors = vectors[:, :dimensions]
             vectors = unit_vectors(vectors) if normalize else vectors
@@ -165,10 +185,17 @@ class TextEmbedder(Task):
             name=name,
             **kwargs,
         )
+        long_texts = (self._preprocessor_config() or {}).get("long_texts", "truncate")
+        if not include_prompt and long_texts != "truncate":
+            raise ValueError(
+                "long_texts must be 'truncate' with include_prompt=False, because only a text's "
+                f"first window has the prompt. Received: {long_texts!r}"
+            )
         self.pooling = pooling
         self.normalize = normalize
         self.prompts = dict(all_prompts.texts)
         self.default_prompt_name = default_prompt_name
+        self.include_prompt = include_prompt
         self.dimensions = dimensions
 
     @classmethod
@@ -233,8 +260,14 @@ class TextEmbedder(Task):
         columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
         if isinstance(columns, Mapping) and "text_pair" in columns:
             raise ValueError("x must be single texts. Received: pairs of texts")
-        texts = [f"{prompt}{text}" for text in _texts_in_memory(x)] if prompt else x
-        vectors = self.predict(texts, batch_size=batch_size, verbose=verbose)
+        if prompt:
+            rows = TextAdapter.read([f"{prompt}{text}" for text in _texts_in_memory(x)])
+            if not self.include_prompt:
+                num_tokens = num_prompt_tokens(self.preprocessor, prompt)
+                rows = dataclasses.replace(rows, num_unpooled=num_tokens)
+            vectors = self._predict_rows(rows, batch_size, verbose)
+        else:
+            vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         if dimensions is not None:
             vectors = keras.ops.convert_to_numpy(self._scale(vectors[:, :dimensions]))
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)

@@ -25,6 +25,7 @@ class RecordingModel:
     """Records the shape of each chunk, and returns the token ids twice."""
 
     output_name = "logits"
+    input = ()
     output = tf.TensorSpec([None, None, 2])
 
     def __init__(self):

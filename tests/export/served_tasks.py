@@ -150,7 +150,10 @@ def _classifier(pair: bool, num_classes: int) -> ServedTask:
 def _embedder() -> ServedTask:
     classifier = make_classifier(num_classes=2)
     task = keras_bert.TextEmbedder(
-        classifier.backbone, preprocessor=classifier.preprocessor, prompts={"query": "the "}
+        classifier.backbone,
+        preprocessor=classifier.preprocessor,
+        prompts={"query": "the "},
+        include_prompt=False,
     )
     features = [task.preprocessor(texts) for texts in TEXTS]
     requests = {

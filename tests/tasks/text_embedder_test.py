@@ -318,17 +318,28 @@ def test_dimensions_are_cut_before_normalization(tmp_path):
         shorter.save_hugging_face(tmp_path / "written")
 
 
-def test_prompts_match_sentence_transformers(tmp_path):
+@pytest.mark.parametrize(
+    ("pooling", "include_prompt"), [("mean", True), ("mean", False), ("cls", False)]
+)
+def test_prompts_match_sentence_transformers(pooling, include_prompt, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     prompts = {"query": "a red ", "document": "b "}
-    embedder = make_embedder(prompts=prompts, default_prompt_name="query")
+    embedder = make_embedder(
+        prompts=prompts,
+        default_prompt_name="query",
+        pooling=pooling,
+        include_prompt=include_prompt,
+    )
     embedder.save_hugging_face(tmp_path)
+    embedder = TextEmbedder.from_preset(tmp_path)
     reference = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
     for received, expected in (
         (embedder.embed(TEXTS), reference.encode(TEXTS)),
         (embedder.embed_queries(TEXTS), reference.encode_query(TEXTS)),
         (embedder.embed_documents(TEXTS), reference.encode_document(TEXTS)),
         (embedder.embed(TEXTS, prompt="blue "), reference.encode(TEXTS, prompt="blue ")),
+        (embedder.embed(TEXTS, prompt=""), reference.encode(TEXTS, prompt="")),
+        (embedder.embed("a", prompt="b " * 99), reference.encode("a", prompt="b " * 99)),
     ):
         np.testing.assert_allclose(received, expected, atol=1e-6)
 

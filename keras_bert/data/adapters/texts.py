@@ -44,6 +44,7 @@ class TextAdapter(InputAdapter):
         columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
         labels: Targets of the loss, `(rows, ...)`.
         weights: Sample weights, float32 `(rows,)`.
+        num_unpooled: The number of first tokens in each sequence to leave out of pooling.
     """
 
     forms = TEXT_FORMS
@@ -52,6 +53,7 @@ class TextAdapter(InputAdapter):
     columns: dict[str, Any]
     labels: np.ndarray[Any, Any] | None = None
     weights: np.ndarray[Any, Any] | None = None
+    num_unpooled: int = 0
 
     @classmethod
     def matches(cls, x: object) -> bool:
@@ -107,8 +109,9 @@ class TextAdapter(InputAdapter):
 
     def examples(self, preprocessor: Any) -> Examples:
         """Returns the examples in the form for packing. Windows of long texts are examples."""
-        splits_texts = preprocessor.splits_texts
-        return (WindowExamples if splits_texts else TextExamples)(self.columns, preprocessor)
+        if preprocessor.splits_texts:
+            return WindowExamples(self.columns, preprocessor)
+        return TextExamples(self.columns, preprocessor, self.num_unpooled)
 
     def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
         """Restores the order of the examples."""
