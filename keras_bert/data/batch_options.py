@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class BatchOptions:
             regroup examples. Defaults to 64. For shuffled examples, the default is limited to a
             sixteenth of the epoch or, if its size is unknown, a sixteenth of the examples read so
             far.
+        merge_windows: In predictions, returns each text's output, given the outputs of all windows
+            and each text's number of windows. See `TextClassifierPreprocessor.merge_windows`.
         num_replicas: Number of devices in this process that share each batch. Above 1, the last
             batch is also padded with examples, so that all devices have the same number.
         shard: `(index, count)`: the index of this process and the number of processes that share
@@ -76,6 +78,7 @@ class BatchOptions:
     negative_fraction: float = 1.0
     duplicate_factor: int = 1
     bucketing_window: int | None = None
+    merge_windows: Callable[[Any, Any], Any] | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)
     sharded_map: ShardedMap | None = None

@@ -192,7 +192,7 @@ class TextPredictor(CompiledModel):
         # The replicas of a `tf.distribute.Strategy` share the batches of `predict`, but not of
         # `predict_on_batch`. The devices of a `keras.distribution` share batches below.
         is_shared = rows.outputs_are_joined and self._strategy is not None
-        options = self._options(batch_size, is_shared=is_shared)
+        options = self._options(batch_size, is_shared=is_shared, merge_windows=self.merge_windows)
         batches, restore = rows.prediction_batches(self.preprocessor, options)
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)

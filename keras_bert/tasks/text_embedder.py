@@ -269,7 +269,7 @@ class TextEmbedder(Task):
         else:
             vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         if dimensions is not None:
-            vectors = keras.ops.convert_to_numpy(self._scale(vectors[:, :dimensions]))
+            vectors = self._scale(vectors[:, :dimensions])
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
 
     def embed_queries(
@@ -404,18 +404,16 @@ class TextEmbedder(Task):
         scores = cosine_similarities(*vectors)
         return match_input_type(x, [rank_labels(list(hypotheses), row) for row in scores])
 
-    def _predict_rows(self, rows: InputAdapter, *args: Any, **kwargs: Any) -> Any:
-        vectors = super()._predict_rows(rows, *args, **kwargs)
-        if not self.preprocessor.splits_texts:
-            return vectors
-        return keras.ops.convert_to_numpy(self._scale(vectors))
-
     def merge_windows(self, outputs: Any, counts: Any) -> Any:
         return self._scale(super().merge_windows(outputs, counts))
 
     def _scale(self, vectors: Any) -> Any:
-        """Scales vectors to unit length, if the task does."""
-        return unit_vectors(keras.ops.convert_to_tensor(vectors)) if self.normalize else vectors
+        """Scales vectors, in a NumPy array or a tensor, to unit length if the task does."""
+        if not self.normalize:
+            return vectors
+        scaled = unit_vectors(keras.ops.convert_to_tensor(vectors))
+        is_array = isinstance(vectors, np.ndarray)
+        return keras.ops.convert_to_numpy(scaled) if is_array else scaled
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]

@@ -156,7 +156,9 @@ class TextTrainer(TextPredictor):
         """Evaluates the model like `keras.Model.evaluate`, and also accepts text.
 
         Losses and metrics are means over all examples or tokens, so they do not depend on the
-        batches. A loss with the reduction `"sum"` is the sum over all of them.
+        batches. A loss with the reduction `"sum"` is the sum over all of them. If `long_texts`
+        splits texts into windows, each window counts as an example, as in training. To score whole
+        texts, compare the outputs of `predict` with the labels.
 
         Args:
             x: Text in any form that `fit` accepts, or features.

@@ -185,6 +185,8 @@ def test_served_windows_match_predictions(name, long_texts):
     texts = ["a b", "a b b " * 20, "", "b a a " * 3]
     served = signatures["serving_default"](tf.constant(texts))
     outputs = task.predict(texts, verbose=0)
+    for dataset in (tf.data.Dataset.from_tensor_slices(texts), tf.data.Dataset.from_tensors(texts)):
+        np.testing.assert_allclose(task.predict(dataset, verbose=0), outputs, atol=1e-6)
     outputs = outputs[:, 0] if name == "TextClassifier" else outputs
     np.testing.assert_allclose(next(iter(served.values())), outputs, atol=1e-6)
     counts = signatures["count_tokens"](tf.constant(texts))

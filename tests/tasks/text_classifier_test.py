@@ -245,13 +245,18 @@ def test_long_texts_are_read_in_windows(long_texts, tmp_path):
     assert task.optimizer.iterations == 6
     expected = task.classify([(text, "a film") for text in texts])
     task.save_to_preset(tmp_path / "preset")
-    loaded = TextClassifier.from_preset(tmp_path / "preset")
-    assert loaded.classify([(text, "a film") for text in texts]) == expected
+    task.save_hugging_face(tmp_path / "hugging_face")
+    for name in ("preset", "hugging_face"):
+        loaded = TextClassifier.from_preset(tmp_path / name)
+        answers = loaded.classify([(text, "a film") for text in texts])
+        assert [answer["label"] for answer in answers] == [answer["label"] for answer in expected]
+        scores = [answer["score"] for answer in expected]
+        assert [answer["score"] for answer in answers] == pytest.approx(scores, abs=1e-6)
     windows = [row for row in insight.model_inputs(task, texts, labels) if row.example == 1]
     assert windows[7].part == "window 8 of 8"
     assert windows[7].token_labels == {}
     assert windows[7].texts["text"][slice(*windows[7].spans[-2][1:])] == "bad"
-    with pytest.raises(ValueError, match="x must be texts in memory with long_texts="):
+    with pytest.raises(ValueError, match="x must be texts in memory or a finite"):
         task.predict(iter_batches(texts))
     with pytest.raises(ValueError, match="long_texts must be 'truncate' for a MaskedLM"):
         MaskedLM(task.backbone, preprocessor=preprocessor)

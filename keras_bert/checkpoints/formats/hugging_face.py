@@ -64,6 +64,8 @@ _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classi
 _OWN_FIELD = "keras_bert"
 # The options in this field: of multi-label classifiers, of other classifiers, and of taggers
 _OWN_OPTIONS = ("thresholds", "min_score", "word_unit", "scheme")
+# The options of the preprocessor in this field, if it splits long texts into windows
+_WINDOW_OPTIONS = ("long_texts", "overlap", "sequence_length")
 # Without these fields, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
@@ -194,11 +196,12 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, directory: Path) ->
 
 
 def _task_options(fields: Mapping[str, Any], path: Path, is_multi_label: bool) -> dict[str, Any]:
-    """Returns the options of a classifier or a tagger that only this package reads."""
+    """Returns the options of a task and its preprocessor that only this package reads."""
     own = fields.get(_OWN_FIELD) or {}
+    names = (*_OWN_OPTIONS[1:], *_WINDOW_OPTIONS)
+    options = {name: own[name] for name in names if name in own} if isinstance(own, dict) else {}
     if not is_multi_label:
-        names = _OWN_OPTIONS[1:]
-        return {name: own[name] for name in names if name in own} if isinstance(own, dict) else {}
+        return options
     thresholds = own.get("thresholds") if isinstance(own, dict) else own
     if thresholds is not None and not (
         isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
@@ -207,7 +210,7 @@ def _task_options(fields: Mapping[str, Any], path: Path, is_multi_label: bool) -
             f"{path}: {_OWN_FIELD}.thresholds must be a list of numbers from 0 to 1. Received: "
             f"{thresholds!r}"
         )
-    return {"multi_label": True, "thresholds": thresholds}
+    return {**options, "multi_label": True, "thresholds": thresholds}
 
 
 def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
@@ -346,6 +349,10 @@ def save_hugging_face(
         for name in _OWN_OPTIONS
         if (value := getattr(task, name, None)) is not None
     }
+    # The config is used because the preprocessor itself requires TensorFlow.
+    preprocessor = (task.get_config() if has_own else {}).get("preprocessor") or {}
+    if preprocessor.get("long_texts", "truncate") != "truncate":
+        own |= {name: preprocessor[name] for name in _WINDOW_OPTIONS}
     family = _matching_family(backbone.config, "masked_lm" in heads)
     ending = _architecture_name(family, heads, causal)
     tensors = _collect_tensors(family, backbone, heads, ending)
@@ -387,7 +394,7 @@ def save_hugging_face(
             tokenizer,
             None if names == _placeholders(len(names)) else names,
         )
-        for name in _OWN_OPTIONS:
+        for name in (*_OWN_OPTIONS, *_WINDOW_OPTIONS):
             check_same(name, own.get(name), (written.task or {}).get(name))
         if embeds:
             read = sentence_transformers.read_options(temporary, length)

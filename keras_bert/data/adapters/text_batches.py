@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_bert.data.adapters.base import InputAdapter, Restore, in_order
-from keras_bert.data.adapters.texts import TEXT_FORMS, is_text, text_columns
+from keras_bert.data.adapters.texts import TEXT_FORMS, TextAdapter, is_text, text_columns
 from keras_bert.data.arrays import NUMPY
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches, batch_of
@@ -305,12 +305,13 @@ class PrebatchedText(Batches):
         return features
 
 
-def _check_not_split(preprocessor: Any) -> None:
+def _check_not_split(preprocessor: Any, received: str) -> None:
     """Raises an error if a preprocessor splits long texts into windows."""
     if preprocessor.splits_texts:
         raise ValueError(
-            f"x must be texts in memory with long_texts={preprocessor.long_texts!r}. Received: a "
-            "dataset, generator or DataLoader. Pass its texts as a list."
+            "x must be texts in memory or a finite tf.data.Dataset to predict with "
+            f"long_texts={preprocessor.long_texts!r}, and texts in memory to train and evaluate. "
+            f"Received: {received}. Pass its texts as a list."
         )
 
 
@@ -375,7 +376,7 @@ class TextDatasetAdapter(InputAdapter):
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         from keras_bert.data.tfdata import text_datasets
 
-        _check_not_split(preprocessor)
+        _check_not_split(preprocessor, "a dataset")
         if text_datasets.is_batched(self.dataset):
             text = _DatasetText(self.dataset)
             # Each batch is padded to its longest example on all backends.
@@ -390,7 +391,6 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         rows = self.dataset
-        _check_not_split(preprocessor)
         text_datasets.check_finite(rows)
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
@@ -398,6 +398,9 @@ class TextDatasetAdapter(InputAdapter):
         # this. Each text is in a tuple, because a bare pair would be read as a text with its label.
         rows = rows.enumerate().map(lambda _, row: (drop_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: {})
+        if preprocessor.splits_texts:
+            # The number of windows is only known after all texts are tokenized.
+            return TextAdapter(source.read_all()).prediction_batches(preprocessor, options)
         return Loader(source, preprocessor, options, to_indexed_batch), in_order
 
     def _read_columns(
@@ -439,13 +442,13 @@ class TextBatchesAdapter(TextDatasetAdapter):
         return self.dataset.has_labels
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        _check_not_split(preprocessor)
+        _check_not_split(preprocessor, "batches of text")
         return PrebatchedText(self.dataset, preprocessor, options, self._read_columns)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        _check_not_split(preprocessor)
+        _check_not_split(preprocessor, "batches of text")
         if self.dataset.is_infinite and self.steps is None:
             raise ValueError("Pass steps, the number of batches: the PyDataset is infinite.")
         return PrebatchedText(self.dataset, preprocessor, options, None, self.steps), in_order

@@ -101,9 +101,10 @@ class TextAdapter(InputAdapter):
         restore = self.restore
         if isinstance(examples, WindowExamples):
             counts = examples.windows.counts
+            merge = options.merge_windows or preprocessor.merge_windows
 
             def restore(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
-                return preprocessor.merge_windows(in_order(outputs_of_batches, shape), counts)
+                return merge(in_order(outputs_of_batches, shape), counts)
 
         return Loader(RowsInMemory(examples), preprocessor, options, to_indexed_batch), restore
 

@@ -160,6 +160,11 @@ class DatasetRows:
                 yield self._window(columns, first)
             first += _num_rows(columns)
 
+    def read_all(self) -> _Rows:
+        """Returns all examples in memory."""
+        chunks = list(self._read())
+        return _concatenate(chunks) if chunks else {"text": np.zeros(0, object)}
+
     def _read(self) -> Iterator[_Rows]:
         """Yields chunks of columns. Error messages contain the index in the dataset."""
         first_row = 0
