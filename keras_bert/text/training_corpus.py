@@ -20,6 +20,7 @@ _CHUNKS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
 _WORDS_AT_A_TIME = 1024
+_BYTES_SHOWN = 8
 
 Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 
@@ -28,11 +29,14 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
     """Yields the texts in a corpus as bytes. In files, each line is a text.
 
     Raises:
-        ValueError: If a string in an iterable is a file name.
+        ValueError: If a file is not UTF-8, or if a string in an iterable is a file name.
     """
     if isinstance(corpus, str | os.PathLike):
         with open(corpus, "rb") as lines:
-            yield from lines
+            for number, line in enumerate(lines, start=1):
+                if not line.isascii():
+                    _check_utf_8(line, f"{os.fspath(corpus)}, line {number}")
+                yield line
         return
     for item in corpus:
         if isinstance(item, os.PathLike):
@@ -44,6 +48,18 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
             )
         else:
             yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
+
+
+def _check_utf_8(line: bytes, where: str) -> None:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        found = line[error.start : error.start + _BYTES_SHOWN].hex(" ")
+        raise ValueError(
+            f"{where}: the file must be UTF-8. Received: bytes {found} at position {error.start} "
+            "of the line. For another encoding, such as cp949, pass the lines of "
+            "`open(path, encoding='cp949')` instead of the path."
+        ) from error
 
 
 def read_corpus(corpus: Corpus, progress: bool) -> Iterator[bytes]:

@@ -81,7 +81,8 @@ def train_vocabulary(
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the corpus has no words, or if the alphabet does not fit into the vocabulary.
+        ValueError: If a file is not UTF-8, if the corpus has no words, or if the alphabet does not
+            fit into the vocabulary.
 
     Example:
 

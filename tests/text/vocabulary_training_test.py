@@ -110,7 +110,7 @@ def test_training_is_deterministic():
 def test_corpus_of_files_texts_and_bytes(tmp_path):
     texts = [*source_code()[:200], "Größe «é»"]
     path = tmp_path / "corpus.txt"
-    path.write_bytes("\r\n".join(texts).encode() + b"\xff\n")
+    path.write_bytes("\r\n".join(texts).encode() + b"\n")
     expected = train_vocabulary(texts, 300, progress=False)
     assert train_vocabulary(path, 300, progress=False) == expected
     assert train_vocabulary(str(path), 300, progress=False) == expected
@@ -118,6 +118,11 @@ def test_corpus_of_files_texts_and_bytes(tmp_path):
     other.write_text("\n".join(texts[100:]), encoding="utf-8")
     mixed = (item for item in (texts[0].encode(), *texts[1:100], other))
     assert train_vocabulary(mixed, 300, progress=False) == expected
+    path.write_bytes("\n".join(["text", "서울"]).encode("cp949"))
+    with pytest.raises(
+        ValueError, match=r"corpus.txt, line 2: .* UTF-8. .*: bytes bc ad bf ef at p"
+    ):
+        train_vocabulary(path, 300, progress=False)
     with pytest.raises(
         ValueError,
         match=r"Files must be passed as pathlib\.Path. Received: the text .*, which is an existing "
