@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.checks import shorten_repr
 from keras_bert.data.adapters.choices import ChoiceAdapter, choice_columns, is_single_choice
 from keras_bert.data.adapters.reading import second_axis
@@ -20,6 +21,7 @@ from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.explained_row import ExplainedRow, one_row, pack_texts
+from keras_bert.tasks.ranking import query_documents, rank_documents
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -142,6 +144,44 @@ class MultipleChoice(Task):
             for texts, row in zip(choices, logits, strict=True)
         ]
         return answers[0] if is_single_choice(x) else answers
+
+    def rank(
+        self,
+        query: str,
+        documents: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        top_k: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Ranks documents by their relevance to a query.
+
+        `keras-bert finetune --task=ranking` trains such a model.
+
+        Args:
+            query: The query.
+            documents: Single texts in memory, such as a list of strings.
+            batch_size: Number of documents per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            top_k: Maximum number of documents to return. Defaults to all.
+
+        Returns:
+            A list of dicts in descending order of `score`, with `index` (the document's index in
+            `documents`) and `score`, a softmax over all documents.
+
+        Raises:
+            ValueError: If an argument is invalid.
+        """
+        documents = query_documents(query, documents)
+        checks.POSITIVE_INT.check_optional(top_k=top_k)
+        if not documents:
+            return []
+        # A document's logit does not depend on the other documents, so each can be in a different
+        # batch. Ensembles average probabilities over all of them.
+        is_ensemble = hasattr(self, "members")
+        rows = [(query, documents)] if is_ensemble else [(query, [text]) for text in documents]
+        logits = self.predict(rows, batch_size=batch_size, verbose=verbose).reshape(-1)
+        return rank_documents(softmax(logits), top_k)
 
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         columns = columns_of_rows(rows, self.fields)

@@ -41,6 +41,11 @@ from keras_bert.tasks.abstention import Abstention, select_min_score
 from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name, takes_ids
 from keras_bert.tasks.prediction import warn_if_truncated
+from keras_bert.tasks.ranking import (
+    query_documents,
+    rank_documents,
+    reason_against_ranking,
+)
 from keras_bert.tasks.task import Task
 from keras_bert.tasks.temperature import TemperatureScaling, fit_temperature
 from keras_bert.tasks.zero_shot import (
@@ -393,6 +398,58 @@ class TextClassifier(Task):
             return answers
         lowest = self.min_score or 0
         return [best if best["score"] >= lowest else {**best, "label": None} for (best,) in answers]
+
+    def rank(
+        self,
+        query: str,
+        documents: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        top_k: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Ranks documents by their relevance to a query, with a model for text pairs.
+
+        The model reads the query together with each document (a cross-encoder). It is a regression,
+        has a single label, or has two classes of which the second means relevant.
+
+        Args:
+            query: The query.
+            documents: Single texts in memory, in any form that `fit` accepts.
+            batch_size: Number of documents per batch. Defaults to 32.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+            top_k: Maximum number of documents to return. Defaults to all.
+
+        Returns:
+            A list of dicts in descending order of `score`, with `index` (the document's index in
+            `documents`) and `score`, a regression's score or the probability of the label or the
+            relevant class. With one output, the scores are the same as in sentence-transformers'
+            `CrossEncoder.rank`.
+
+        Raises:
+            ValueError: If the model has more than two classes or multiple labels, or if an argument
+                is invalid.
+
+        Example:
+
+        ```python
+        ranker = keras_bert.TextClassifier.from_preset("hf://cross-encoder/ms-marco-MiniLM-L6-v2")
+        ranker.rank("What is the capital of Italy?", ["Paris is in France.", "Rome."], top_k=1)
+        # [{"index": 1, "score": 7.5}]
+        ```
+        """
+        if reason := reason_against_ranking(self.num_classes, multi_label=self.multi_label):
+            raise ValueError(
+                "rank requires a regression, one label or two classes. Received: a model that "
+                f"{reason}"
+            )
+        checks.POSITIVE_INT.check_optional(top_k=top_k)
+        pairs = [(query, document) for document in query_documents(query, documents)]
+        if not pairs:
+            return []
+        logits = self.predict(pairs, batch_size=batch_size, verbose=verbose)
+        outputs = logits if self.is_regression else self._probabilities(logits)
+        return rank_documents(outputs[:, -1], top_k)
 
     @warn_if_truncated
     def classify_zero_shot(

@@ -99,6 +99,27 @@ def test_zero_shot_classification_matches_pipeline(names, tmp_path):
         ).classify_zero_shot(texts, labels)
 
 
+@pytest.mark.parametrize("options", [{}, {"multi_label": True}])
+def test_rank_matches_sentence_transformers(options, tmp_path):
+    """A model with one output is a regression, or has a label with a probability."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    documents = ["the test fails", "a case", "the test is in the case " * 9, "a case of 1990 tests"]
+    ranker = save_random_task(
+        keras_bert.TextClassifier, "wordpiece", tmp_path, num_classes=1, **options
+    )
+    ranker.preprocessor.truncated_rows.is_reported = True
+    cross_encoder = sentence_transformers.CrossEncoder(str(tmp_path), device="cpu")
+    for query, top_k in (("the test", None), ("a class of tests", 2)):
+        expected = cross_encoder.rank(query, documents, top_k=top_k)
+        assert ranker.rank(query, documents, top_k=top_k) == [
+            {"index": row["corpus_id"], "score": pytest.approx(row["score"], abs=1e-6)}
+            for row in expected
+        ]
+    assert ranker.rank("the test", []) == []
+    with pytest.raises(ValueError, match=r"query must be a string.*query=\['the test'\]"):
+        ranker.rank(["the test"], documents)
+
+
 def test_embedder_zero_shot_uses_cosine_similarity(tmp_path):
     embedder = save_random_task(keras_bert.TextEmbedder, "wordpiece", tmp_path, normalize=False)
     labels = {"tests": "a test fails", "cases": "the case is skipped"}

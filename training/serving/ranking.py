@@ -10,6 +10,7 @@ import numpy as np
 from starlette.requests import Request
 
 from keras_bert.data.labels import sigmoid
+from keras_bert.tasks import ranking
 
 from .json_fields import RequestError, check_not_empty
 from .models import LoadedModel
@@ -18,8 +19,8 @@ from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row
 
 # What a model must provide, for error messages
 RANKING = (
-    "one score per text pair (regression or two classes, trained or exported with text_pair, or "
-    "multiple choice)"
+    "one score per text pair (regression, one label or two classes, trained or exported with "
+    "text_pair, or multiple choice)"
 )
 
 
@@ -44,22 +45,17 @@ class RankingRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """The scores of the texts in a request.
+    """The ranking of the texts in a request.
 
     Args:
-        scores: A score for each text.
+        documents: The `index` and `score` of each text, in descending order of score.
         num_tokens: Number of tokens in all pairs, including special tokens.
         truncated: The indices of truncated texts.
     """
 
-    scores: Sequence[float]
+    documents: Sequence[Row]
     num_tokens: int
     truncated: list[int]
-
-    @property
-    def order(self) -> list[int]:
-        """The indices of the texts in descending order of score."""
-        return sorted(range(len(self.scores)), key=lambda index: -self.scores[index])
 
 
 def reason_against_ranking(model: LoadedModel) -> str:
@@ -70,16 +66,18 @@ def reason_against_ranking(model: LoadedModel) -> str:
         return f"has the method {model.predict_method}"
     if not model.text_pairs:
         return "accepts only single texts"
-    if model.multi_label:
-        return "has multiple labels per example"
-    count = len(model.class_names)
-    return "" if count in (0, 2) else f"has {count} classes"
+    # A regression has no class names.
+    return ranking.reason_against_ranking(
+        len(model.class_names) or 1, multi_label=model.multi_label
+    )
 
 
 async def rank(
     server: ModelServer, request: Request, model: LoadedModel, options: RankingRequest
 ) -> Ranking:
-    """Scores texts by their relevance to a query.
+    """Ranks texts by their relevance to a query, like `rank` of a task.
+
+    The score of a regression passes through a sigmoid unless `raw_scores` is true.
 
     Raises:
         RequestError: If a pair is empty, or too long and `truncate` is false, if the query is too
@@ -101,12 +99,12 @@ async def rank(
     if model.predict_method == "choose":
         row = {"text": query, CHOICES: texts}
         (answer,) = await server.answer_choices(request, model, [row])
-        scores = answer_scores(answer)
+        scores = np.array(answer["probabilities"])
     else:
         answers = await server.compute(request, model, DEFAULT_SIGNATURE, pairs)
-        # With two classes, the second class is the relevant class.
-        scores = [answer_scores(answer, options.raw_scores)[-1] for answer in answers]
-    return Ranking(scores, sum(map(model.limits.read_tokens, counts)), truncated)
+        scores = np.array([answer_scores(answer, options.raw_scores)[-1] for answer in answers])
+    num_tokens = sum(map(model.limits.read_tokens, counts))
+    return Ranking(ranking.rank_documents(scores), num_tokens, truncated)
 
 
 def check_raw_scores(model: LoadedModel, raw_scores: bool) -> None:

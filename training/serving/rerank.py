@@ -64,9 +64,13 @@ def _routes(server: ModelServer) -> list[Route]:
             RankingRequest(options["query"], documents, "documents", truncate=server.auto_truncate),
         )
         results = [
-            {"index": index, "relevance_score": ranking.scores[index]}
-            | ({"document": {"text": documents[index]}} if options["return_documents"] else {})
-            for index in ranking.order[: options["top_n"]]
+            {"index": ranked["index"], "relevance_score": ranked["score"]}
+            | (
+                {"document": {"text": documents[ranked["index"]]}}
+                if options["return_documents"]
+                else {}
+            )
+            for ranked in ranking.documents[: options["top_n"]]
         ]
         content = {
             "id": str(uuid.uuid4()),

@@ -262,9 +262,8 @@ class _Api:
             ),
         )
         ranks = [
-            {"index": index, "score": ranking.scores[index]}
-            | ({"text": texts[index]} if options["return_text"] else {})
-            for index in ranking.order
+            ranked | ({"text": texts[ranked["index"]]} if options["return_text"] else {})
+            for ranked in ranking.documents
         ]
         return await respond(lambda: encode_json(ranks), ranking.truncated)
 

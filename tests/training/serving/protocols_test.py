@@ -424,28 +424,27 @@ def test_tei_predict_and_rerank_match_the_task(server):
 def test_rerank_matches_the_task(server, version):
     documents = ["plot", {"text": "film"}, "a film"]
     texts = ["plot", "film", "a film"]
-    scores = [
-        item["score"] for item in server[0]["ranker"].classify([("a", text) for text in texts])
-    ]
-    order = np.argsort(scores)[::-1].tolist()
+    expected = server[0]["ranker"].rank("a", texts, top_k=2)
     request = {"model": "ranker", "query": "a", "documents": documents, "top_n": 2}
     request["return_documents"] = True
     content = request_content(server, f"/{version}/rerank", request)
     assert content["results"] == [
         {
-            "index": index,
-            "relevance_score": pytest.approx(1 / (1 + np.exp(-scores[index])), abs=1e-5),
-            "document": {"text": texts[index]},
+            "index": item["index"],
+            "relevance_score": pytest.approx(1 / (1 + np.exp(-item["score"])), abs=1e-5),
+            "document": {"text": texts[item["index"]]},
         }
-        for index in order[:2]
+        for item in expected
     ]
     # A pair has three special tokens, two separate texts have four.
     num_tokens = sum(len(TOKENIZER.encode("a")) + len(ids) - 1 for ids in TOKENIZER.encode(texts))
     assert content["usage"] == {"total_tokens": num_tokens}
     request = {"model": "chooser", "query": "a", "documents": texts}
     content = request_content(server, f"/{version}/rerank", request)
-    (choices,) = server[0]["chooser"].serving_answers([{"text": "a", "choices": texts}])
-    assert [item["index"] for item in content["results"]] == choices["ranking"]
+    assert [(item["index"], item["relevance_score"]) for item in content["results"]] == [
+        (item["index"], pytest.approx(item["score"], abs=1e-5))
+        for item in server[0]["chooser"].rank("a", texts)
+    ]
     for name, message in {"other": "model must be one of", "tagger": "has the method tag"}.items():
         request = {"model": name, "query": "a", "documents": texts}
         status, _, content = send_request(server[1], f"/{version}/rerank", request)
