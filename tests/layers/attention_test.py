@@ -41,7 +41,12 @@ def test_dropout_applies_to_probabilities_in_training():
 
 @pytest.mark.parametrize(
     ("length", "arguments"),
-    [(5, {}), (300, {}), (300, {"causal": True}), (300, {"num_key_value_heads": 1})],
+    [
+        pytest.param(5, {}, marks=pytest.mark.on_torch),
+        (300, {}),
+        (300, {"causal": True}),
+        pytest.param(300, {"num_key_value_heads": 1}, marks=pytest.mark.on_torch),
+    ],
 )
 def test_window_outputs_match_with_scores(length, arguments):
     """Without `return_scores`, the scores of distant tokens are not computed."""

@@ -60,15 +60,25 @@ def expected_states(model, x, num_layers):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: [keras.layers.GlobalMaxPooling1D()],
-        lambda: [keras.layers.Conv1D(3, 4, padding="same"), keras.layers.GlobalMaxPooling1D()],
-        lambda: [
-            keras.layers.Conv1D(3, 2, padding="causal"),
-            keras.layers.Conv1D(3, 3, padding="same"),
-            keras.layers.GlobalAveragePooling1D(),
-        ],
+        pytest.param(
+            lambda: [keras.layers.GlobalMaxPooling1D()],
+            marks=pytest.mark.on_torch,
+            id="maximum",
+        ),
+        pytest.param(
+            lambda: [keras.layers.Conv1D(3, 4, padding="same"), keras.layers.GlobalMaxPooling1D()],
+            marks=pytest.mark.on_torch,
+            id="convolution",
+        ),
+        pytest.param(
+            lambda: [
+                keras.layers.Conv1D(3, 2, padding="causal"),
+                keras.layers.Conv1D(3, 3, padding="same"),
+                keras.layers.GlobalAveragePooling1D(),
+            ],
+            id="convolutions",
+        ),
     ],
-    ids=["maximum", "convolution", "convolutions"],
 )
 def test_outputs_ignore_padding(make):
     x, mask = make_inputs()

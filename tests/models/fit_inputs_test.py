@@ -84,7 +84,7 @@ def test_predict_accepts_input_forms(backbone, expected, form):
     assert_close(backbone.predict(FORMS[form], batch_size=2, verbose=0), expected)
 
 
-@pytest.mark.parametrize("form", ["ids", "mask"])
+@pytest.mark.parametrize("form", [pytest.param("ids", marks=pytest.mark.on_torch), "mask"])
 def test_fit_and_evaluate_accept_input_forms(backbone, expected, form):
     loss = np.square(expected["pooled_output"] - 1).mean()
     history = backbone.fit(FORMS[form], TARGETS, batch_size=2, verbose=0)

@@ -125,7 +125,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+# Positions for each layer that needs them, and for two heads
+CASES_ON_EACH_BACKEND = "classifier on a BiLSTM", "masked LM, next sentence"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if case in CASES_ON_EACH_BACKEND else pytest.mark.on_torch)
+        for case in CASES
+    ],
+)
 def test_tasks_compute_only_used_positions(case, monkeypatch):
     make, inputs, num_tokens = CASES[case]
     backbone = Backbone(SMALL)
