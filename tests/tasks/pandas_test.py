@@ -4,9 +4,8 @@
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = pytest.mark.on_torch
 
-pytest.importorskip("tensorflow")
 pandas = pytest.importorskip("pandas")
 
 from keras_bert import Backbone, QuestionAnswerer, TextClassifier  # noqa: E402

