@@ -141,8 +141,8 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
 # - **Other prompts.** `embed` adds the default prompt. `embed(texts, prompt_name="clustering")` adds another prompt of the model, and
 #   `embed(texts, prompt="Represent this: ")` adds this text.
 # - **Pooling.** If `1_Pooling/config.json` has `include_prompt: false`, as for Instructor models, the tokens of a prompt are not pooled. This
-#   applies to the prompts that `embed` or an export adds. It cannot be combined with [`long_texts`](../commands/finetune.md#long-texts),
-#   because then only the first window of a text has the prompt.
+#   applies to the prompts that `embed` or an export adds.
+# - **Long texts.** With [`long_texts`](../commands/finetune.md#long-texts), each window of a text has the prompt.
 # - **Training.** `fit` adds no prompts. Train on pairs such as `("query: how", "passage: like this")`.
 # - **sentence-transformers** computes the same embeddings, with one exception. If a model has a prompt called `passage` or `corpus` but none
 #   called `document`, its version 6.2 encodes documents without a prompt.

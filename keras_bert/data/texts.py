@@ -13,6 +13,7 @@ from keras_bert.data.arrays import (
     NUMPY,
     Arrays,
     Ragged,
+    join_rows,
     row_numbers,
     row_starts,
     take_rows,
@@ -247,30 +248,65 @@ class TextClassifierPreprocessor(Preprocessor):
         """Returns the number of tokens that fit into a sequence with one or two texts."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
 
-    def windows(self, lengths: Sequence[Any]) -> TextWindows:
-        """Splits texts of these lengths into windows. See `split_into_windows`."""
+    def windows(self, lengths: Sequence[Any], prompt_lengths: Any = None) -> TextWindows:
+        """Splits texts of these lengths into windows. See `split_into_windows`.
+
+        With `prompt_lengths`, the number of tokens of a prompt at the start of each text, all
+        windows contain the prompt. They are the windows of pairs of the prompt and the rest.
+        """
         xp, max_tokens = functions_for(lengths[0]), self.max_tokens(len(lengths))
         side = self.tokenizer.truncation_side
-        return split_into_windows(xp, lengths, max_tokens, self.overlap, side)
+        if prompt_lengths is None:
+            return split_into_windows(xp, lengths, max_tokens, self.overlap, side)
+        (length,) = lengths
+        prompt = xp.minimum(length, prompt_lengths)
+        windows = split_into_windows(xp, [prompt, length - prompt], max_tokens, self.overlap)
+        first, second = windows.starts
+        return windows._replace(starts=(first, second + xp.take(prompt, windows.row)))
 
-    def pack_windows(self, *texts: Any) -> tuple[Sequences, Any]:
+    def pack_parts(
+        self, parts: Sequence[Ragged], has_prompt: bool, pools_prompt: bool = True
+    ) -> Sequences:
+        """Packs the parts of texts that are in a window.
+
+        With `has_prompt`, the parts are a prompt and other tokens of the same text. If
+        `pools_prompt` is false, the feature `pooling_mask`, int32, is 1 after the prompt.
+        """
+        xp, prompts = functions_for(parts[0].values), parts[0]
+        parts = [join_rows(xp, parts)] if has_prompt else parts
+        features = pack_texts(xp, self.tokenizer, *parts)
+        if pools_prompt:
+            return Sequences(features)
+        lengths, prompt = features["token_ids"].lengths, prompts.lengths
+        # Without a prompt, [CLS] is also pooled.
+        num_unpooled = xp.where(prompt > 0, prompt + 1, prompt)
+        is_pooled = xp.ranges(0 * lengths, lengths) >= xp.repeat(num_unpooled, lengths)
+        return Sequences({**features, "pooling_mask": Ragged(xp.cast(is_pooled, "int32"), lengths)})
+
+    def pack_windows(
+        self, *texts: Any, prompt_lengths: Any = None, pools_prompt: bool = True
+    ) -> tuple[Sequences, Any]:
         """Packs the windows of texts or text pairs.
 
         Args:
             *texts: The texts and, for pairs, the second texts. Lists of strings or TensorFlow
                 string tensors, each `(batch,)`.
+            prompt_lengths: See `windows`. Int64 `(batch,)`.
+            pools_prompt: See `pack_parts`.
 
         Returns:
             The `Sequences` of all windows, and each text's number of windows, int64 `(batch,)`.
         """
         xp = functions_for(texts[0])
         tokens = [tokenized(self.tokenizer, one) for one in texts]
-        windows = self.windows([rows.lengths for rows in tokens])
+        windows = self.windows([rows.lengths for rows in tokens], prompt_lengths)
+        has_prompt = prompt_lengths is not None
         parts = []
-        for rows, starts, lengths in zip(tokens, windows.starts, windows.lengths, strict=True):
+        sources = tokens * 2 if has_prompt else tokens
+        for rows, starts, lengths in zip(sources, windows.starts, windows.lengths, strict=True):
             first = xp.take(row_starts(xp, rows.lengths), windows.row) + starts
             parts.append(Ragged(xp.take(rows.values, xp.ranges(first, lengths)), lengths))
-        return Sequences(pack_texts(xp, self.tokenizer, *parts)), windows.counts
+        return self.pack_parts(parts, has_prompt, pools_prompt), windows.counts
 
     def merge_windows(self, outputs: Any, counts: Any) -> Any:
         """Returns each text's output, given the outputs of its windows.
@@ -432,16 +468,25 @@ class WindowExamples:
     """The windows of texts or text pairs in memory, as examples of a `Loader`.
 
     All texts are tokenized at the start, because the number of windows depends on their lengths.
+    With `prompt_length`, the number of tokens of a prompt at the start of each text, all windows
+    contain the prompt. If `pools_prompt` is false, `pooling_mask` is 0 for its tokens and `[CLS]`.
     """
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        preprocessor: TextClassifierPreprocessor,
+        prompt_length: int | None = None,
+        pools_prompt: bool = True,
     ) -> None:
-        self._tokenizer = preprocessor.tokenizer
+        self._preprocessor = preprocessor
+        self._pools_prompt = pools_prompt
         self._columns = [
             TokenizedTexts(texts, preprocessor, truncates=False) for texts in columns.values()
         ]
-        self.windows = preprocessor.windows([column.lengths for column in self._columns])
+        self._has_prompt = prompt_length is not None
+        lengths = [column.lengths for column in self._columns]
+        self.windows = preprocessor.windows(lengths, prompt_length)
 
     def __len__(self) -> int:
         return len(self.windows.row)
@@ -449,11 +494,12 @@ class WindowExamples:
     def pack(self, index: np.ndarray) -> Sequences:
         """Packs windows by index."""
         row, starts, lengths, _ = self.windows
+        columns = self._columns * 2 if self._has_prompt else self._columns
         parts = [
             column.take(row[index], first[index], length[index])
-            for column, first, length in zip(self._columns, starts, lengths, strict=True)
+            for column, first, length in zip(columns, starts, lengths, strict=True)
         ]
-        return Sequences(pack_texts(NUMPY, self._tokenizer, *parts))
+        return self._preprocessor.pack_parts(parts, self._has_prompt, self._pools_prompt)
 
 
 class TextPairExamples(TextExamples):

@@ -124,26 +124,36 @@ class ServedOutputs:
         (output,) = self.compute_in_chunks(features).values()
         return output
 
-    def compute_of_texts(self, *texts: tf.Tensor, num_unpooled: tf.Tensor | int = 0) -> tf.Tensor:
+    def compute_of_texts(
+        self, *texts: tf.Tensor, num_prompt_tokens: tf.Tensor | int | None = None
+    ) -> tf.Tensor:
         """Computes the task's only output for texts or pairs, strings `(batch,)`.
 
         If the preprocessor splits long texts, the outputs of their windows are merged.
-        `num_unpooled`, int32 `(batch,)` or a number, counts the first tokens of each sequence that
-        an embedder with `include_prompt=False` does not pool.
+        `num_prompt_tokens`, int32 `(batch,)` or a number, counts the tokens up to the end of each
+        prompt. Each window contains them. With `include_prompt=False`, they are not pooled.
         """
+        excludes_prompt = POOLING_MASK in self._task.input
         preprocessor = self._task.preprocessor
         if not preprocessor.splits_texts:
             features = preprocessor(*texts)
-            if POOLING_MASK in self._task.input:
+            if excludes_prompt:
                 mask = features["padding_mask"]
-                is_pooled = tf.range(tf.shape(mask)[1]) >= tf.reshape(num_unpooled, [-1, 1])
+                is_pooled = tf.range(tf.shape(mask)[1]) >= tf.reshape(num_prompt_tokens, [-1, 1])
                 features = {**features, POOLING_MASK: mask & is_pooled}
             return self.compute_single_output(features)
-        sequences, counts = preprocessor.pack_windows(*texts)
+        prompt_lengths = None
+        if num_prompt_tokens is not None:
+            prompt_lengths = tf.maximum(tf.cast(num_prompt_tokens, tf.int64) - 1, 0)
+        sequences, counts = preprocessor.pack_windows(
+            *texts, prompt_lengths=prompt_lengths, pools_prompt=not excludes_prompt
+        )
         tokenizer = preprocessor.tokenizer
         features = sequences.padded_to_longest(
             TENSORFLOW, num_special_tokens(tokenizer), tokenizer.pad_token_id
         )
+        if excludes_prompt:
+            features[POOLING_MASK] = tf.cast(features[POOLING_MASK], tf.bool)
         return self._task.merge_windows(self.compute_single_output(features), counts)
 
     def _complete(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:

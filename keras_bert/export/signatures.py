@@ -169,7 +169,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
         (text,) = validate_texts((text,), "text", options)
         default = prompts.text()
         count = num_prompt_tokens(task.preprocessor, default)
-        embedding = outputs.compute_of_texts(add_prompt(default, text), num_unpooled=count)
+        embedding = outputs.compute_of_texts(add_prompt(default, text), num_prompt_tokens=count)
         return {"embedding": embedding}
 
     def serve_with_prompt(text: tf.Tensor, prompt_name: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -183,7 +183,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
         error = row_errors((~tf.reduce_any(is_named, axis=1), prompts.rule))
         embedding = outputs.compute_of_texts(
             add_prompt(tf.gather(texts, number), text),
-            num_unpooled=tf.gather(tf.constant([0, *counts]), number),
+            num_prompt_tokens=tf.gather(tf.constant([0, *counts]), number),
         )
         return add_row_errors({"embedding": embedding}, error)
 

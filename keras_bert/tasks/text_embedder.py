@@ -115,9 +115,8 @@ class TextEmbedder(Task):
 
     Raises:
         ValueError: If `pooling` is neither `"mean"` nor `"cls"`, or is `"cls"` with a causal
-            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`, if
-            `include_prompt` is false with `long_texts`, or if `dimensions` is larger than the
-            encoder's hidden dimension.
+            encoder. Also if `prompts` is invalid or has no prompt called `default_prompt_name`, or
+            if `dimensions` is larger than the encoder's hidden dimension.
 
     Example:
 
@@ -185,12 +184,6 @@ class TextEmbedder(Task):
             name=name,
             **kwargs,
         )
-        long_texts = (self._preprocessor_config() or {}).get("long_texts", "truncate")
-        if not include_prompt and long_texts != "truncate":
-            raise ValueError(
-                "long_texts must be 'truncate' with include_prompt=False, because only a text's "
-                f"first window has the prompt. Received: {long_texts!r}"
-            )
         self.pooling = pooling
         self.normalize = normalize
         self.prompts = dict(all_prompts.texts)
@@ -262,9 +255,11 @@ class TextEmbedder(Task):
             raise ValueError("x must be single texts. Received: pairs of texts")
         if prompt:
             rows = TextAdapter.read([f"{prompt}{text}" for text in _texts_in_memory(x)])
-            if not self.include_prompt:
-                num_tokens = num_prompt_tokens(self.preprocessor, prompt)
-                rows = dataclasses.replace(rows, num_unpooled=num_tokens)
+            rows = dataclasses.replace(
+                rows,
+                num_prompt_tokens=num_prompt_tokens(self.preprocessor, prompt),
+                pools_prompt=self.include_prompt,
+            )
             vectors = self._predict_rows(rows, batch_size, verbose)
         else:
             vectors = self.predict(x, batch_size=batch_size, verbose=verbose)

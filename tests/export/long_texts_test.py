@@ -181,13 +181,16 @@ def test_served_windows_match_predictions(name, long_texts):
     arguments = [2] if name == "TextClassifier" else []
     task = make_text_task(name, *arguments, sequence_length=8, long_texts=long_texts)
     options = dataclasses.replace(OPTIONS, class_names=None, chunk_tokens=24)
+    if name == "TextEmbedder":
+        prompts = {"prompts": {"query": "a b "}, "default_prompt_name": "query"}
+        task = type(task)(task.backbone, task.preprocessor, **prompts, include_prompt=False)
     signatures = task.serving_signatures(options)
     texts = ["a b", "a b b " * 20, "", "b a a " * 3]
     served = signatures["serving_default"](tf.constant(texts))
     outputs = task.predict(texts, verbose=0)
     for dataset in (tf.data.Dataset.from_tensor_slices(texts), tf.data.Dataset.from_tensors(texts)):
         np.testing.assert_allclose(task.predict(dataset, verbose=0), outputs, atol=1e-6)
-    outputs = outputs[:, 0] if name == "TextClassifier" else outputs
+    outputs = outputs[:, 0] if name == "TextClassifier" else task.embed(texts)
     np.testing.assert_allclose(next(iter(served.values())), outputs, atol=1e-6)
     counts = signatures["count_tokens"](tf.constant(texts))
     assert not counts["truncated"].numpy().any()

@@ -241,6 +241,7 @@ def test_long_texts_are_read_in_windows(long_texts, tmp_path):
     task.compile("sgd")
     labels = ["positive", "negative"] * 2
     assert task.num_steps(texts, 2, 1) == 6
+    assert len(task.sequence_lengths(texts)) == 12
     task.fit(texts, labels, batch_size=2, verbose=0)
     assert task.optimizer.iterations == 6
     expected = task.classify([(text, "a film") for text in texts])

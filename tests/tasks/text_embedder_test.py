@@ -303,6 +303,25 @@ def test_unsupported_prompts_raise(fields, message, tmp_path):
         TextEmbedder.from_preset(tmp_path)
 
 
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_each_window_has_the_prompt(include_prompt):
+    truncating = make_embedder(
+        sequence_length=8, prompts=PROMPTS, include_prompt=include_prompt, normalize=False
+    )
+    tokenizer = truncating.preprocessor.tokenizer
+    preprocessor = TextClassifierPreprocessor(tokenizer, 8, long_texts="mean", overlap=1)
+    options = {name: getattr(truncating, name) for name in TextEmbedder.options}
+    embedder = TextEmbedder(truncating.backbone, preprocessor, **options)
+    # Without special tokens and the prompt, 4 tokens fit in a window.
+    windows = ["red green blue white", "blue white black a", "black a b grey"]
+    expected = truncating.embed(windows, prompt_name="query").mean(axis=0)
+    text = "red green blue white black a b grey"
+    vectors = embedder.embed(["a", text, ""], prompt_name="query")
+    np.testing.assert_allclose(vectors[1], expected, atol=1e-6)
+    expected = truncating.embed(["a", ""], prompt_name="query")
+    np.testing.assert_allclose(vectors[[0, 2]], expected, atol=1e-6)
+
+
 def test_dimensions_are_cut_before_normalization(tmp_path):
     embedder = make_embedder()
     expected = embedder.embed(TEXTS)[:, :5]

@@ -44,7 +44,9 @@ class TextAdapter(InputAdapter):
         columns: `text` and, for pairs, `text_pair`: strings of shape `(rows,)`.
         labels: Targets of the loss, `(rows, ...)`.
         weights: Sample weights, float32 `(rows,)`.
-        num_unpooled: The number of first tokens in each sequence to leave out of pooling.
+        num_prompt_tokens: The number of tokens up to the end of the prompt at the start of each
+            sequence, see `keras_bert.data.prompts.num_prompt_tokens`. Each window contains them.
+        pools_prompt: Whether these tokens are pooled.
     """
 
     forms = TEXT_FORMS
@@ -53,7 +55,8 @@ class TextAdapter(InputAdapter):
     columns: dict[str, Any]
     labels: np.ndarray[Any, Any] | None = None
     weights: np.ndarray[Any, Any] | None = None
-    num_unpooled: int = 0
+    num_prompt_tokens: int = 0
+    pools_prompt: bool = True
 
     @classmethod
     def matches(cls, x: object) -> bool:
@@ -111,8 +114,11 @@ class TextAdapter(InputAdapter):
     def examples(self, preprocessor: Any) -> Examples:
         """Returns the examples in the form for packing. Windows of long texts are examples."""
         if preprocessor.splits_texts:
-            return WindowExamples(self.columns, preprocessor)
-        return TextExamples(self.columns, preprocessor, self.num_unpooled)
+            # Without [CLS]
+            length = self.num_prompt_tokens - 1 if self.num_prompt_tokens else None
+            return WindowExamples(self.columns, preprocessor, length, self.pools_prompt)
+        num_unpooled = 0 if self.pools_prompt else self.num_prompt_tokens
+        return TextExamples(self.columns, preprocessor, num_unpooled)
 
     def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
         """Restores the order of the examples."""
