@@ -439,7 +439,7 @@ CASES: dict[str, Callable[[str], TaskCase]] = {
     "embedding": embedding,
     "masked_lm": masked_lm,
     "pretraining": pretraining,
-    # These run on the same backends as their teachers' cases, which are trained once.
+    # Their teachers have learned the other case.
     "distilled_classes": make_distilled_case("classes"),
     "distilled_masked_lm": make_distilled_case("masked_lm"),
     "detection": detection,
