@@ -13,7 +13,8 @@ IDS = np.array([[5, 6, 7, 8, 0, 0], [9, 10, 11, 12, 13, 14]])
 INPUTS = {"token_ids": IDS, "padding_mask": IDS != 0}
 
 
-@pytest.mark.parametrize("concatenates", [True, pytest.param(False, marks=pytest.mark.on_torch)])
+@pytest.mark.on_torch
+@pytest.mark.parametrize("concatenates", [True, False])
 def test_rows_are_read_from_right_to_left(concatenates, tmp_path):
     backbone = DirectionalBackbone(CONFIG, concatenates=concatenates)
     outputs = backbone.predict(INPUTS, verbose=0)
