@@ -8,11 +8,12 @@ only the fields up to the last field that this module writes.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import flatbuffers
-from tensorflow.lite.python import schema_py_generated as schema
-from tensorflow.lite.tools import flatbuffer_utils
+
+from keras_bert.ops import tflite_private
 
 _METADATA_NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
@@ -57,7 +58,7 @@ def add_metadata(
         vocabulary_file: File with the tokens of a WordPiece tokenizer, one per line.
         labels_file: File with the labels of the output's last axis, one per line.
     """
-    content = flatbuffer_utils.read_model_from_bytearray(bytearray(model))
+    content = tflite_private.read_model_from_bytearray(bytearray(model))
     (signature,), (graph,) = content.signatureDefs, content.subgraphs
     inputs = {each.tensorIndex: each.name.decode() for each in signature.inputs}
     vocabulary = _table("AssociatedFile", name=vocabulary_file, type=_VOCABULARY)
@@ -86,12 +87,13 @@ def add_metadata(
     )
     builder = flatbuffers.Builder()
     builder.Finish(_write(builder, metadata), file_identifier=_IDENTIFIER)
-    entry, buffer = schema.MetadataT(), schema.BufferT()
+    # The converter has written metadata of its own.
+    entry, buffer = copy.copy(content.metadata[0]), copy.copy(content.buffers[0])
     entry.name, entry.buffer = _METADATA_NAME, len(content.buffers)
     buffer.data = builder.Output()
-    content.metadata = [*(content.metadata or ()), entry]
+    content.metadata.append(entry)
     content.buffers.append(buffer)
-    return bytes(flatbuffer_utils.convert_object_to_bytearray(content))
+    return bytes(tflite_private.convert_object_to_bytearray(content))
 
 
 def _table(kind: str, **values: Any) -> _Table:

@@ -31,6 +31,13 @@ PARTS = {
             "get_registered_kernels_for_op": "ops/tensorflow_int8.py: whether it has them",
         },
     ),
+    "tflite_private": (
+        "tensorflow 2.21.0",
+        {
+            "convert_object_to_bytearray": "export/tflite_metadata.py",
+            "read_model_from_bytearray": "export/tflite_metadata.py",
+        },
+    ),
     "jax_private": (
         "jax 0.10.2",
         {
