@@ -47,6 +47,8 @@ CORE = (
 BEAM = "apache-beam==2.77.0"
 # Beam's S3 client, and an S3 server for tests. Locust installs the server's framework, Flask.
 S3 = ("boto3==1.43.117", "moto[s3]==5.2.5")
+# A client of exports, which Node.js runs
+TRANSFORMERS_JS = "@huggingface/transformers@4.3.2"
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
 # On JAX, and partly on TensorFlow, tests spend most of their time compiling programs that run only
 # a few times. JAX sets the first two flags itself for programs whose optimization costs more than
@@ -177,6 +179,19 @@ def run_backend(
         run_pytest(session, *others, paths=paths, **environment, **UNOPTIMIZED)
 
 
+def install_transformers_js(session: nox.Session) -> dict[str, str]:
+    """Installs transformers.js if npm is installed, in seconds, and returns its `NODE_PATH`."""
+    directory = (session.cache_dir / "transformers_js").resolve()
+    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1")
+    if shutil.which("npm"):
+        session.run(
+            *("npm", "install", *options, f"--prefix={directory}", TRANSFORMERS_JS),
+            external=True,
+            success_codes=range(256),  # Without a network, its test is skipped.
+        )
+    return {"NODE_PATH": str(directory / "node_modules")}
+
+
 def _commands(page: str) -> list[str]:
     """Returns a page's bash blocks."""
     return re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
@@ -195,7 +210,7 @@ def lint(session: nox.Session) -> None:
 def tensorflow(session: nox.Session) -> None:
     """Tests the library and the commands on TensorFlow, including docstring examples."""
     paths = ("keras_bert", "training", "tests", "--ignore=tests/docs")
-    run_backend(session, "--doctest-modules", paths=paths)
+    run_backend(session, "--doctest-modules", paths=paths, **install_transformers_js(session))
 
 
 @nox.session
