@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.multiclass import OneVsRestClassifier  # noqa: E402
@@ -60,6 +60,7 @@ def classifier():
     return classifier
 
 
+@pytest.mark.on_tensorflow
 def test_few_shot_learns_from_eight_texts_per_class(classifier):
     texts, labels = make_rows("test", 40)
     assert accuracy(classifier, texts, labels) > 0.9
@@ -69,7 +70,6 @@ def test_few_shot_learns_from_eight_texts_per_class(classifier):
 
 
 def test_few_shot_classifier_can_be_saved(classifier, tmp_path):
-    pytest.importorskip("tensorflow")
     texts, _ = make_rows("test")
     expected = classifier.predict(texts, verbose=0)
     classifier.save(tmp_path / "classifier.keras")
@@ -79,17 +79,23 @@ def test_few_shot_classifier_can_be_saved(classifier, tmp_path):
         TextClassifier.from_preset(tmp_path / "preset"),
     ):
         np.testing.assert_allclose(loaded.predict(texts, verbose=0), expected, atol=1e-5)
-    import tensorflow as tf
-
-    classifier.export(tmp_path / "export" / "1", warm_up=False)
-    served = tf.saved_model.load(tmp_path / "export" / "1").signatures["serving_default"]
-    answers = served(text=tf.constant(texts))["label"].numpy()
-    assert [answer.decode() for answer in answers] == [
-        answer["label"] for answer in classifier.classify(texts)
-    ]
     # No transformers class pools tokens and then classifies without a dense layer in between.
     with pytest.raises(keras_bert.checkpoints.CheckpointError, match="sentence_pooling"):
         classifier.save_hugging_face(tmp_path / "hugging_face")
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
+def test_few_shot_export_matches_classify(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    classifier = make_classifier(top_layers=[SentencePooling(normalize=False)])
+    classifier.fit_few_shot(*make_rows("train"), epochs=0)
+    texts, _ = make_rows("test")
+    classifier.export(tmp_path / "1", warm_up=False)
+    served = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
+    answers = [answer.decode() for answer in served(text=tf.constant(texts))["label"].numpy()]
+    assert answers == [answer["label"] for answer in classifier.classify(texts)]
+    assert len(set(answers)) > 1
 
 
 @pytest.mark.parametrize("rows_at_once", [5, 16, 256])

@@ -16,7 +16,7 @@ import keras_bert
 from keras_bert.optimizers import AdamW
 from tests.small_tasks import CONFIG, LETTERS, make_text_task
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 # The number of words in each row, and the batch size
 WORDS, BATCH_SIZE = [9, 8, 7, 6, 4, 3, 2], 2
@@ -202,6 +202,7 @@ def test_accumulation_keeps_validation_batch_size(monkeypatch):
 
 
 @pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_validation_data_accepts_any_form(monkeypatch):
     tf = pytest.importorskip("tensorflow")
     task, (x, y, weights), features, _ = make_task_and_features("TextClassifier")
@@ -232,6 +233,7 @@ def test_validation_data_accepts_any_form(monkeypatch):
 # === Number of steps ===
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("accumulated", [None, 3])
 @pytest.mark.parametrize("validation_split", [0.0, 0.4])
 @pytest.mark.parametrize("name", [*TASKS, "TextEmbedder", "MaskedLM"])

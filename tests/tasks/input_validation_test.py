@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.backend_independent
+pytestmark = pytest.mark.on_torch
 
 import keras  # noqa: E402
 
@@ -84,6 +84,8 @@ def test_keras_method_error_includes_row(tasks, name, method):
         getattr(tasks[name], method)([[1, 2], {}])
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_unknown_columns_raise(tasks):
     tf = pytest.importorskip("tensorflow")
     pandas = pytest.importorskip("pandas")
@@ -149,6 +151,8 @@ def test_invalid_sample_weight_raises(tasks, weight):
                 method(x, y, sample_weight=sample_weight, verbose=0)
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_invalid_dataset_or_generator_weight_raises(tasks):
     weight = -1.0
     tf = pytest.importorskip("tensorflow")
@@ -308,6 +312,8 @@ def test_validation_split_ignores_class_weight(tasks):
         assert history["loss"][0] != expected[0]
 
 
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
 def test_labels_and_weights_accept_other_forms(tasks):
     tf = pytest.importorskip("tensorflow")
     classifier = tasks["TextClassifier"]

@@ -10,7 +10,7 @@ from keras_bert.tasks.presets import check_preprocessor
 from tests.checkpoints.small_models import edit_json
 from tests.small_tasks import make_text_task
 
-pytestmark = pytest.mark.backend_independent
+pytestmark = pytest.mark.on_torch
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
 IDS = np.array([[2, 5, 6, 3]])

@@ -365,13 +365,14 @@ def test_non_finite_loss_stops_the_run(corpus, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-def test_rematerialize_applies_to_every_encoder(finished_run, corpus, tmp_path):
+def test_compute_options_apply_to_the_model(finished_run, corpus, tmp_path):
     changes = {"sequence_format": "full_sentences", "objective": "replaced_token"}
-    settings = config(corpus, tmp_path, rematerialize=True, **changes)
+    settings = config(corpus, tmp_path, rematerialize=True, jit="on", **changes)
     tokenizer = open_tokenizer(finished_run[0] / "vocab.txt", settings.text.corpus.lowercase)
     model = build_model(settings, tokenizer)
     encoders = [model.backbone, getattr(model, "generator", model.backbone)]
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
+    assert model.jit_compile
 
 
 def test_dev_text_has_its_own_mask_probability(corpus, tmp_path):
@@ -527,11 +528,10 @@ def test_last_interval_has_the_remaining_steps(corpus, tmp_path, monkeypatch):
     assert int(models[0].optimizer.iterations) == 6
 
 
-@pytest.mark.on_tensorflow
 def test_default_evaluation_interval(corpus, tmp_path, monkeypatch):
     """One validation batch is scored for every four training batches, and at the end.
 
-    The encoder is causal, and XLA compiles its step.
+    The encoder is causal.
     """
     monkeypatch.setattr(model_flops, "peak_flops", lambda dtype: 1.0)
     short = {"phases": ("16:1",), "eval_every": None, "warmup_steps": None, "dev_batches": 1}
@@ -539,7 +539,6 @@ def test_default_evaluation_interval(corpus, tmp_path, monkeypatch):
         "sequence_format": "full_sentences",
         "causal": True,
         "optimizer": "adamw",
-        "jit": "on",
     }
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
     evaluated_steps = [record["step"] for record in results["log"] if "val_loss" in record]
