@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses for sentence embeddings, distillation and sequences of labels."""
+"""Losses for sentence embeddings, distillation, re-ranking and sequences of labels."""
 
 from __future__ import annotations
 
@@ -228,6 +228,106 @@ class CosineDistance(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return cosine_distance(y_true, y_pred)
+
+
+class RankingLoss(keras.losses.Loss):
+    """Base class for losses that compare a model's scores of candidates with a teacher's scores."""
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MarginMSELoss(RankingLoss):
+    """The squared error of score differences, to train a re-ranker on a teacher's scores.
+
+    A difference is the first candidate's score minus another candidate's score. The loss compares
+    the model's differences with the teacher's, so the scale of the scores matters, but not their
+    mean. Usually, the first candidate is relevant, and the others are hard negatives.
+
+    Args:
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: The teacher's scores, float `(batch, candidates)`. Missing candidates have -inf.
+        y_pred: The model's scores, of the same shape.
+
+    Returns:
+        Before the reduction, a tensor `(batch,)` with the mean over each example's differences.
+
+    Example:
+
+    >>> loss = keras_bert.losses.MarginMSELoss()
+    >>> float(loss(np.array([[5.0, 2.0]]), np.array([[3.0, 2.0]])))
+    4.0
+
+    Reference:
+        [Hofstätter et al., 2020](https://arxiv.org/abs/2010.02666), section 3.2.
+    """
+
+    def __init__(
+        self,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "margin_mse_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        is_candidate = ops.isfinite(y_true)[:, 1:]
+        teacher, student = (
+            ops.where(is_candidate, scores[:, :1] - scores[:, 1:], 0.0)
+            for scores in (ops.cast(y_true, y_pred.dtype), y_pred)
+        )
+        count = ops.sum(ops.cast(is_candidate, y_pred.dtype), axis=-1)
+        return ops.divide_no_nan(ops.sum(ops.square(student - teacher), axis=-1), count)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ListNetLoss(RankingLoss):
+    """The cross-entropy between two softmaxes over a query's candidates, to train a re-ranker.
+
+    One softmax is over the model's scores, the other over a teacher's scores or relevance grades.
+
+    Args:
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: The teacher's scores or grades, float `(batch, candidates)`. Missing candidates have
+            -inf.
+        y_pred: The model's scores, of the same shape.
+
+    Returns:
+        Before the reduction, a tensor `(batch,)`.
+
+    Example:
+
+    >>> loss = keras_bert.losses.ListNetLoss()
+    >>> round(float(loss(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0]]))), 4)
+    0.8133
+
+    Reference:
+        [Cao et al., 2007](https://dl.acm.org/doi/10.1145/1273496.1273513), section 4.2.
+    """
+
+    def __init__(
+        self,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "list_net_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        is_candidate = ops.isfinite(y_true)
+        low = masked_score(keras.backend.standardize_dtype(y_pred.dtype))
+        teacher, student = (
+            ops.where(is_candidate, scores, low)
+            for scores in (ops.cast(y_true, y_pred.dtype), y_pred)
+        )
+        targets = ops.where(is_candidate, ops.softmax(teacher, axis=-1), 0.0)
+        return -ops.sum(targets * ops.log_softmax(student, axis=-1), axis=-1)
 
 
 class CRFLoss(keras.losses.Loss):

@@ -148,7 +148,9 @@ def class_ids(y_true: Any, y_pred: Any) -> Any:
     """
     if len(y_true.shape) < len(y_pred.shape):
         return ops.cast(y_true, "int32")
-    ids = ops.squeeze(y_true, -1) if y_true.shape[-1] == 1 else ops.argmax(y_true, axis=-1)
+    # With a single class, for example a single choice, the value is not an ID.
+    are_ids = y_true.shape[-1] == 1 != y_pred.shape[-1]
+    ids = ops.squeeze(y_true, -1) if are_ids else ops.argmax(y_true, axis=-1)
     return ops.cast(ids, "int32")
 
 

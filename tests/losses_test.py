@@ -11,6 +11,8 @@ from keras_bert.losses import (
     CosineSimilarityLoss,
     CRFLoss,
     InBatchNegatives,
+    ListNetLoss,
+    MarginMSELoss,
     SoftTargetDivergence,
 )
 
@@ -104,3 +106,32 @@ def test_crf_loss_is_the_mean_over_labels():
     for weights in (None, [0.5, 2.0], np.array([[1.0, 1.0, 9.0], [3.0, 9.0, 9.0]])):
         mean = keras.ops.convert_to_numpy(loss(labels, emissions, weights))
         assert mean == pytest.approx(np.log(4), abs=1e-6)
+
+
+def test_ranking_losses_match_numpy():
+    """Missing candidates have neither a loss nor a gradient, whatever their score is."""
+    teacher = np.array([[9.0, 2.0, 4.5], [1.0, 3.0, -np.inf]], "float32")
+    student = np.array([[1.5, 2.0, -1.0], [0.5, 0.25, 7.0]], "float32")
+    rows = [(teacher[0], student[0]), (teacher[1, :2], student[1, :2])]
+    errors = [s[0] - s[1:] - (t[0] - t[1:]) for t, s in rows]
+    probabilities = [[np.exp(x) / np.exp(x).sum() for x in row] for row in rows]
+    for loss, values, gradients in (
+        (
+            MarginMSELoss(),
+            [np.mean(error**2) for error in errors],
+            [[2 * error.mean(), *(-2 * error / len(error))] for error in errors],
+        ),
+        (
+            ListNetLoss(),
+            [-t @ np.log(s) for t, s in probabilities],
+            [s - t for t, s in probabilities],
+        ),
+    ):
+        assert value(loss, teacher, student) == pytest.approx(np.mean(values), rel=1e-6)
+        # The weights are the scores, so the update is the gradient.
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, use_bias=False)])
+        model.compile(keras.optimizers.SGD(1.0), loss)
+        model.set_weights([student])
+        model.train_on_batch(np.eye(2), teacher)
+        expected = np.stack([gradients[0], [*gradients[1], 0]]) / 2
+        assert student - model.get_weights()[0] == pytest.approx(expected, abs=1e-6)

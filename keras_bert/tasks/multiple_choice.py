@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_bert import checks
 from keras_bert.checks import shorten_repr
 from keras_bert.data.adapters.choices import ChoiceAdapter, choice_columns, is_single_choice
 from keras_bert.data.adapters.reading import second_axis
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.choices import MultipleChoicePreprocessor, choice_outputs, own_choices
 from keras_bert.data.columns import columns_of_rows
-from keras_bert.data.labels import softmax
+from keras_bert.data.labels import LabelRules, softmax
 from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
 from keras_bert.layers.heads import new_classification_head
+from keras_bert.losses import RankingLoss
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.explained_row import ExplainedRow, one_row, pack_texts
 from keras_bert.tasks.ranking import query_documents, rank_documents
 from keras_bert.tasks.task import Task
@@ -48,6 +52,16 @@ class MultipleChoice(Task):
 
     `compile()` defaults to AdamW with a learning rate that depends on the encoder's size, the
     cross-entropy over each example's choices, and accuracy.
+
+    To train a re-ranker on a teacher's scores, pass the loss `keras_bert.losses.MarginMSELoss` or
+    `ListNetLoss`. Each text is then a query, the choices are documents, and `y` has a list with the
+    score of each document:
+
+    ```python
+    chooser.compile(loss=keras_bert.losses.ListNetLoss())
+    chooser.fit([("capital of Italy", ["Rome.", "Paris.", "Milan."])], [[9.1, 0.3, 4.2]])
+    chooser.rank("capital of France", ["Rome.", "Paris."])  # [{"index": 1, "score": 0.9}, …]
+    ```
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -191,6 +205,22 @@ class MultipleChoice(Task):
             choice_outputs(choices, row[: len(texts)])
             for choices, texts, row in zip(columns["choices"], own, logits, strict=True)
         ]
+
+    @property
+    def _learns_scores(self) -> bool:
+        """Whether the model is compiled to train on scores of all choices."""
+        return isinstance(getattr(self, "loss", None), RankingLoss)
+
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
+        return LabelRules(may_be_numbers=self._learns_scores)
+
+    def _targets_and_weights(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
+    ) -> tuple[Any, Any, Any]:
+        if y_pred is not None and self._learns_scores:
+            # The scores have as many columns as the example with most choices.
+            y = y[:, : ops.shape(y_pred)[1]]
+        return y, y_pred, sample_weight
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": second_axis(x)}

@@ -11,6 +11,7 @@ pandas = pytest.importorskip("pandas")
 from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.data.adapters.choices import choice_columns, is_choices  # noqa: E402
+from keras_bert.losses import ListNetLoss  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
@@ -53,6 +54,24 @@ def test_choices_are_scored_independently(task):
         assert (logits[row, len(choices) :] == -1e9).all()
         single_logits = compute_logits(task, [text], [choices[-1:]])
         np.testing.assert_allclose(logits[row, len(choices) - 1], single_logits[0, 0], atol=1e-5)
+
+
+@pytest.mark.on_each_backend
+def test_fit_learns_scores_of_all_choices():
+    """Texts have different numbers of choices, also in a batch."""
+    task = make_task()
+    task.compile(keras.optimizers.Adam(3e-3), ListNetLoss())
+    scores = [[0.0, 3.0, 1.0], [1.0], [2.0, -1.0]]
+    history = task.fit(ROWS * 30, scores * 30, epochs=2, batch_size=4, verbose=0).history
+    assert history["loss"][1] < history["loss"][0]
+    for (text, choices), expected in zip(ROWS, scores, strict=True):
+        order = [item["index"] for item in task.rank(text, choices)]
+        assert order == [item["choice"] for item in task.choose((text, choices))]
+        assert order[0] == np.argmax(expected)
+    with pytest.raises(ValueError, match="row 1 must be a list with a finite score for each of"):
+        task.fit(ROWS, [[0.0, 3.0, 1.0], [1.0, 2.0], [2.0, -1.0]])
+    with pytest.raises(ValueError, match="row 0 must be a list with a finite score for each of"):
+        task.fit(ROWS, [0, 0, 1])
 
 
 def test_all_input_forms_match(task):

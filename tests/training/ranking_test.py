@@ -23,7 +23,7 @@ from training.jobs.reranking import (  # noqa: E402
     bm25,
     combine_rankings,
     run_program,
-    training_triples,
+    training_lists,
 )
 from training.paper import recipes  # noqa: E402
 from training.readers.trec_files import (  # noqa: E402
@@ -123,7 +123,8 @@ def test_copies_of_positives_are_not_negatives():
     qrels = {"q1": {"d0": 1, "d1": 0}, "q2": {"d2": 1, "d8": 1}, "q3": {"d3": 1}}
     rankings = {query: [(document, 1.0) for document in documents] for query in queries}
     collection = Collection(documents, queries, qrels)
-    triples = training_triples(RerankConfig(negatives=9), collection, rankings, list(queries))
+    lists = training_lists(RerankConfig(negatives=9), collection, rankings, list(queries))
+    triples = [(one.query, one.documents[0], other) for one in lists for other in one.documents[1:]]
     # q1 and q2 have the same text, so a document relevant to q1 is not a negative for q2.
     expected = {
         ("a query", words[relevant], words[other]) for relevant in (0, 2) for other in (1, 3, 4, 5)
@@ -281,24 +282,27 @@ def test_invalid_collections_raise(tmp_path, caplog):
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-@pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
+@pytest.mark.parametrize("loss", ["pairwise", "pointwise", "margin_mse"])
 def test_ranking_recipe_runs(loss, cranfield, tmp_path, capsys):
     config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = MultipleChoicePreprocessor(make_tokenizer(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     config = recipes.load("minilm_cranfield", RerankConfig).replace(
         loss=loss,
+        teacher=str(tmp_path / "teacher.run") if loss == "margin_mse" else "",
         candidates=3,
         negatives=1,
         holdout_every=3,
         preset=str(tmp_path / "preset"),
-        pretrained=loss == "pairwise",
+        pretrained=loss != "pointwise",
         epochs=1,
         batch_size=2,
         sequence_length=16,
         precision="float32",
         output_dir=str(tmp_path / "run"),
     )
+    scores = {str(q): [(str(d), d - 2.0 * (d == q)) for d in range(1, 7)] for q in range(1, 7)}
+    write_run(tmp_path / "teacher.run", scores)
     run_program(config.replace(data_dir=str(cranfield)))
     directory = tmp_path / "run"
     before = (directory / "model.keras").stat().st_mtime_ns

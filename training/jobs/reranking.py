@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +35,7 @@ from ..readers.trec_files import (
     Collection,
     rank_documents,
     read_collection,
+    read_run,
     write_qrels,
     write_run,
 )
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 # Maps a query ID to a list of (document ID, score), best first
 Scored = dict[str, list[tuple[str, float]]]
-LOSSES = ("pointwise", "pairwise")
+LOSSES = ("pointwise", "pairwise", "margin_mse", "listwise")
 # Words of at least two letters or digits. In scripts without spaces, and in Korean because words
 # have particles, runs of characters
 _PAIRED = rf"\uac00-\ud7a3{UNSPACED}"
@@ -74,17 +75,23 @@ class RerankConfig(TextFileOptions, FineTuningConfig):
         qrels: The file of relevance judgments, in the format of TREC or BEIR. If empty, the splits
             train, dev and test are found by the names of files or directories. The first split is
             used for training and the last for scoring.
-        loss: One of pointwise and pairwise. pointwise classifies each document as relevant or not.
-            pairwise trains a relevant document to have a higher score than a negative for the same
-            query.
+        loss: One of pointwise, pairwise, margin_mse and listwise. pointwise classifies each
+            document as relevant or not. pairwise trains a relevant document to have a higher score
+            than a negative for the same query. margin_mse trains on the difference between the
+            teacher's scores of a relevant document and each negative. listwise trains on the
+            softmax over the teacher's scores of a relevant document and its negatives, or over
+            their grades in the qrels without a teacher (ListNet).
+        teacher: A TREC run, with a teacher's score of each training query and document, for
+            margin_mse and listwise. Documents that it does not score are not used.
         candidates: Number of BM25 results to re-rank per query.
         negatives: Number of BM25 negatives per relevant document.
         bm25_weight: Weight of the BM25 score in the combined ranking, from 0 to 1. The encoder's
             score has the remaining weight.
         holdout_every: With a single file of qrels, every holdout_every-th query is held out for
             scoring.
-        batch_size: Number of examples per optimizer step: pairs of documents, or single documents
-            with the pointwise loss.
+        batch_size: Number of examples per optimizer step: pairs of documents, single documents
+            with the pointwise loss, or relevant documents with all their negatives with margin_mse
+            and listwise.
         sequence_length: Maximum length of each query with a document, in tokens. Longer texts are
             truncated.
         seed: Random seed. It determines the weights of the new head, dropout and the choice of
@@ -95,6 +102,7 @@ class RerankConfig(TextFileOptions, FineTuningConfig):
     queries: str = ""
     qrels: str = ""
     loss: str = "pairwise"
+    teacher: str = ""
     candidates: PositiveInt = 50
     negatives: PositiveInt = 4
     bm25_weight: Fraction = 0.5
@@ -106,10 +114,14 @@ class RerankConfig(TextFileOptions, FineTuningConfig):
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
         yield self.costs.to_dict(), "ranking does not measure its costs"
+        if self.loss in ("pointwise", "pairwise"):
+            yield ["teacher"], f"--loss={self.loss} trains on the qrels"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, loss=LOSSES)
+        if self.loss == "margin_mse" and not self.teacher:
+            raise ValueError("--teacher must be a TREC run with --loss=margin_mse. Received: ''")
 
 
 def run_program(config: RerankConfig) -> None:
@@ -160,8 +172,9 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     parts = collection.parts(config.holdout_every)
     training, test = parts.values()
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
-    triples = training_triples(config, collection, candidates, training)
-    fingerprint = run_fingerprint(config, [collection, triples], seed=config.seed)
+    teacher = read_run(Path(config.teacher), config.encoding) if config.teacher else None
+    lists = training_lists(config, collection, candidates, training, teacher)
+    fingerprint = run_fingerprint(config, [collection, lists], seed=config.seed)
     preset = hash_directory(run_presets.resolve(config.preset)).hex()
     hosts.check_all_equal("the data", {"fingerprint": fingerprint, "preset": preset})
     seed_run = SeedRun(directory, config.seed, fingerprint, config.checkpoint_seconds, preset)
@@ -170,7 +183,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     baseline = {query: candidates[query] for query in test}
     try:
         with devices.distribute_over(config.compute.devices) as scope:
-            model = train(config, triples, seed_run, scope)
+            model = train(config, lists, seed_run, scope)
             rankings = {"bm25": baseline, "reranked": rerank_documents(model, collection, baseline)}
     except NotFiniteError as error:
         raise finetuning.divergence_error(config.seed, error) from error
@@ -253,13 +266,39 @@ def _stop_words(documents: Iterable[str]) -> list[str]:
     return list(STOPWORDS_EN) if count > _ENGLISH_STOP_WORDS * counts.total() else []
 
 
-def training_triples(
-    config: RerankConfig, collection: Collection, rankings: Scored, queries: Sequence[str]
-) -> list[tuple[str, str, str]]:
-    """Returns training triples of texts: query, relevant document, and a negative from BM25.
+@dataclasses.dataclass(frozen=True)
+class TrainingList:
+    """A query with a relevant document, followed by negatives from BM25.
+
+    Args:
+        query: The text of the query.
+        documents: The texts of the documents.
+        scores: The teacher's scores of the documents, or their grades in the qrels.
+    """
+
+    query: str
+    documents: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+def training_lists(
+    config: RerankConfig,
+    collection: Collection,
+    rankings: Scored,
+    queries: Sequence[str],
+    teacher: Mapping[str, Mapping[str, float]] | None = None,
+) -> list[TrainingList]:
+    """Returns a list for each relevant document of each query.
 
     Documents and queries are identified by their texts, because different IDs may have the same
     text. A document must not be relevant under one ID and a negative under a different ID.
+
+    Args:
+        config: The config.
+        collection: The collection.
+        rankings: The BM25 results for each query.
+        queries: The IDs of the training queries.
+        teacher: The teacher's scores by query and document ID. Other documents are not used.
     """
     generator = np.random.default_rng(config.seed)
     relevant: dict[str, dict[str, None]] = {}  # document texts by query text, in order
@@ -267,51 +306,67 @@ def training_triples(
         grades = collection.qrels.get(query, {})
         texts = (collection.documents[document] for document, grade in grades.items() if grade > 0)
         relevant.setdefault(collection.queries[query], {}).update(dict.fromkeys(texts))
-    triples = []
+    lists = []
     for query in queries:
         text, grades = collection.queries[query], collection.qrels.get(query, {})
-        candidates = dict.fromkeys(
-            collection.documents[document] for document, _ in rankings[query]
-        )
-        others = [candidate for candidate in candidates if candidate not in relevant[text]]
+        names = [document for document, _ in rankings[query]]
         own = [document for document, grade in grades.items() if grade > 0]
-        for document in dict.fromkeys(collection.documents[name] for name in own):
-            negatives = generator.permutation(len(others))[: config.negatives]
-            triples += [(text, document, others[index]) for index in negatives]
-    if not triples:
+        scores: Mapping[str, float] = {name: max(0, grades.get(name, 0)) for name in [*own, *names]}
+        if teacher is not None:
+            scores = teacher.get(query, {})
+        score_of_text = {collection.documents[x]: scores[x] for x in [*names, *own] if x in scores}
+        candidates = dict.fromkeys(collection.documents[name] for name in names if name in scores)
+        others = [candidate for candidate in candidates if candidate not in relevant[text]]
+        for document in dict.fromkeys(collection.documents[name] for name in own if name in scores):
+            indices = generator.permutation(len(others))[: config.negatives]
+            documents = (document, *(others[index] for index in indices))
+            if len(documents) > 1:
+                lists.append(
+                    TrainingList(text, documents, tuple(score_of_text[one] for one in documents))
+                )
+    if not lists:
+        scored = "" if teacher is None else f", both with a score in --teacher={config.teacher}"
         raise ValueError(
             f"at least one of the {len(queries)} training queries must have both a relevant "
-            "document and a negative from BM25"
+            f"document and a negative from BM25{scored}"
         )
-    return triples
+    return lists
 
 
 def train(
-    config: RerankConfig,
-    triples: Sequence[tuple[str, str, str]],
-    seed_run: SeedRun,
-    scope: Scope,
+    config: RerankConfig, lists: Sequence[TrainingList], seed_run: SeedRun, scope: Scope
 ) -> Any:
-    """Trains and returns a `MultipleChoice` (pairwise loss) or a `TextClassifier` (pointwise)."""
+    """Trains and returns a `TextClassifier` (pointwise loss) or a `MultipleChoice`."""
     from keras_bert import MultipleChoice, TextClassifier
+    from keras_bert.losses import ListNetLoss, MarginMSELoss
 
     from ..engine import finetuning
 
     preset, options = run_presets.resolve(config.preset), finetuning.preset_options(config)
     x: Any
+    loss = None
     with scope():
-        if config.loss == "pairwise":
-            # The cross-entropy over two choices is the logistic loss of the difference between
-            # their scores.
-            model = MultipleChoice.from_preset(preset, **options)
-            x = [(query, [relevant, other]) for query, relevant, other in triples]
-            y = np.zeros(len(x), "int32")
-        else:
+        if config.loss == "pointwise":
             model = TextClassifier.from_preset(preset, 2, **options)
-            labels = {(query, document): 1 for query, document, _ in triples}
-            labels |= {(query, other): 0 for query, _, other in triples}
+            labels = {(one.query, one.documents[0]): 1 for one in lists}
+            labels |= {(one.query, other): 0 for one in lists for other in one.documents[1:]}
             x, y = list(labels), np.array(list(labels.values()), "int32")
-        finetuning.compile_task(model, config, x)
+        else:
+            model = MultipleChoice.from_preset(preset, **options)
+            if config.loss == "pairwise":
+                # The cross-entropy over two choices is the logistic loss of the difference between
+                # their scores.
+                x = [
+                    (one.query, [one.documents[0], other])
+                    for one in lists
+                    for other in one.documents[1:]
+                ]
+                y = np.zeros(len(x), "int32")
+            else:
+                loss = MarginMSELoss() if config.loss == "margin_mse" else ListNetLoss()
+                x = [(one.query, list(one.documents)) for one in lists]
+                y = [list(one.scores) for one in lists]
+        finetuning.compile_task(model, config, x, loss)
     logging.info("training on %d examples", len(x))
     finetuning.fit(model, finetuning.epochs_of_text(model, x, y, config), config, seed_run)
     return model

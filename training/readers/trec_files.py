@@ -140,6 +140,33 @@ def read_qrels(path: Path, encoding: str = UTF_8) -> dict[str, dict[str, int]]:
     return qrels
 
 
+def read_run(path: Path, encoding: str = UTF_8) -> dict[str, dict[str, float]]:
+    """Reads the scores in a ranking: `query Q0 document rank score tag` on each line.
+
+    Returns:
+        The score of each document by query.
+
+    Raises:
+        ValueError: If a line is invalid. The message contains the file and the line.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for place, fields in _fields(path, encoding):
+        try:
+            query, _, document, _, score, _ = fields
+            number = float(score)
+        except ValueError:
+            number = float("nan")
+        if not np.isfinite(number):
+            raise row_error(
+                path,
+                place,
+                "each line must have a query, Q0, a document, a rank, a finite score and a tag, "
+                f"as in a TREC run. Received: {excerpt(' '.join(fields))}",
+            )
+        run.setdefault(query, {})[document] = number
+    return run
+
+
 def _qrels(path: Path, encoding: str) -> Iterator[tuple[str, tuple[str, str, str]]]:
     if data_suffix(path) in (".jsonl", ".json", ".parquet"):
         for place, record in read_records(path, encoding=encoding):

@@ -27,7 +27,11 @@ _NO_CHOICE = -1e9
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoiceAdapter(TextAdapter):
-    """Texts with their choices. The labels are the indices of the correct choices."""
+    """Texts with their choices.
+
+    The labels are the indices of the correct choices, or with `LabelRules.may_be_numbers` the
+    scores of all choices.
+    """
 
     forms = CHOICE_FORMS
     outputs_are_joined = False
@@ -45,10 +49,12 @@ class ChoiceAdapter(TextAdapter):
         if rules is None:
             return cls(columns)
         if y is None:
-            raise ValueError(
-                "y must be the index of the correct choice for each text. Received: None"
-            )
-        labels = choice_labels(y, choices)
+            values = "the index of the correct choice"
+            if rules.may_be_numbers:
+                values = "a list with the score of each choice"
+            raise ValueError(f"y must be {values} for each text. Received: None")
+        read_labels = choice_scores if rules.may_be_numbers else choice_labels
+        labels = read_labels(y, choices)
         weights = sample_weight
         if weights is not None:
             weights = one_for_each(validate_weights(weights), texts)
@@ -156,3 +162,28 @@ def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[A
                 f"integer from 0. Received: {label!r}"
             )
     return array.astype("int32")
+
+
+def choice_scores(scores: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
+    """Validates the scores of all choices.
+
+    Returns:
+        Float32 `(rows, choices)`, where `choices` is the maximum number of choices. Missing choices
+        have -inf.
+    """
+    rows = as_list(scores)
+    if len(rows) != len(choices):
+        raise ValueError(
+            f"There must be a label for each of the {len(choices)} texts. Received: {len(rows)}"
+        )
+    result = np.full((len(rows), max(map(len, choices), default=0)), -np.inf, "float32")
+    for index, (row, own) in enumerate(zip(rows, choices, strict=True)):
+        array = np.asarray(row)
+        is_valid = array.dtype.kind in "iuf" and array.shape == (len(own),)
+        if not is_valid or not np.isfinite(array).all():
+            raise ValueError(
+                f"The label of row {index} must be a list with a finite score for each of its "
+                f"{len(own)} choices. Received: {row!r}"
+            )
+        result[index, : len(own)] = array
+    return result
