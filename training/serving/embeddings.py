@@ -220,7 +220,9 @@ def _read_prompt(options: Row, model: LoadedModel) -> Row:
     """Returns the `prompt_name` of a request's texts as a dict, empty for the default prompt."""
     name, input_type = options[PROMPT_NAME], options["input_type"]
     if name is not None and input_type is not None:
-        raise RequestError(f"only one of {PROMPT_NAME} and input_type may be given", "input_type")
+        raise RequestError(
+            f"only one of {PROMPT_NAME} and input_type may be given. Received: both", "input_type"
+        )
     try:
         if input_type is not None:
             name = model.prompts.name_of_input_type(input_type)

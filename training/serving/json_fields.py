@@ -96,7 +96,9 @@ def read_fields(request: Mapping[str, Any], fields: Mapping[str, Field]) -> dict
             )
         name = known[key]
         if name in given:
-            raise RequestError(f"only one of {given[name]} and {key} may be given", key)
+            raise RequestError(
+                f"only one of {given[name]} and {key} may be given. Received: both", key
+            )
         given[name] = key
         values[name] = fields[name].read(value, key)
     for name, field in fields.items():
