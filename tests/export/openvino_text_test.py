@@ -99,9 +99,8 @@ def make_eurobert_tokenizer():
 TOKENIZERS = {
     "uncased": lambda: small_tokenizers.make("wordpiece"),
     "cased": lambda: small_tokenizers.make("wordpiece", lowercase=False),
-    "strip_accents=False": lambda: small_tokenizers.make("wordpiece", strip_accents=False),
-    "tokenize_chinese_chars=False": lambda: small_tokenizers.make(
-        "wordpiece", tokenize_chinese_chars=False
+    "strip_accents, tokenize_chinese_chars=False": lambda: small_tokenizers.make(
+        "wordpiece", strip_accents=False, tokenize_chinese_chars=False
     ),
     "mpnet": lambda: tokenizer_from_config(small_tokenizers.mpnet_config()),
     "added": make_added_tokens_tokenizer,
