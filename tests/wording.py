@@ -22,7 +22,7 @@ WORDS = {
     r"malformed": "invalid",
     r"refus(?:e|es|ed|ing|al)": "raises, rejects, is not supported",
     r"several(?! (?:gigabytes|digits|gigabyte))": "multiple, or the number",
-    r"begins?|begun": "start",
+    r"(?-i:[Bb]egins?|[Bb]egun)": "start",
     r"shares? of": "fraction of",
     r"those of": "the noun again",
     r"beside": "next to, compared with, besides",

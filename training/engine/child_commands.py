@@ -9,7 +9,7 @@ PACKAGE = __name__.partition(".")[0]
 COMMANDS = {
     "Commands": (
         *("quickstart", "inspect", "finetune", "serve", "predict", "evaluate", "insight", "export"),
-        *("tokenizer", "pretrain", "create-pretraining-data", "plan"),
+        *("search", "tokenizer", "pretrain", "create-pretraining-data", "plan"),
     ),
     "Measure": ("benchmark", "compare-exports", "memory"),
     "Reproduce": ("finetune-glue", "feature-tagging", "directional-finetuning", "ablation"),

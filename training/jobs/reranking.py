@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +14,8 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic, checks
+from keras_bert.search.terms import terms
 from keras_bert.tables import table_from_records, text_table
-from keras_bert.text.characters import UNSPACED
 
 from ..engine import program, run_presets, run_report
 from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
@@ -48,10 +47,6 @@ if TYPE_CHECKING:
 # Maps a query ID to a list of (document ID, score), best first
 Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise", "margin_mse", "listwise")
-# Words of at least two letters or digits. In scripts without spaces, and in Korean because words
-# have particles, runs of characters
-_PAIRED = rf"\uac00-\ud7a3{UNSPACED}"
-_WORDS = re.compile(rf"(?P<characters>[{_PAIRED}]+)|[^\W{_PAIRED}]{{2,}}")
 # The documents are English if more than this fraction of the words are English stop words. In other
 # languages with the Latin alphabet, some stop words are common, such as *in*.
 _ENGLISH_STOP_WORDS = 0.15
@@ -225,7 +220,7 @@ def bm25(collection: Collection, count: int) -> Scored:
 
     def tokens(texts: Iterable[str]) -> Any:
         return bm25s.tokenize(
-            [" ".join(_terms(text)) for text in texts],
+            [" ".join(terms(text)) for text in texts],
             lower=False,
             token_pattern=r"\S+",
             stopwords=stop_words,
@@ -244,24 +239,13 @@ def bm25(collection: Collection, count: int) -> Scored:
     }
 
 
-def _terms(text: str) -> Iterator[str]:
-    """Yields the terms of a text: words, or pairs of characters in some scripts."""
-    for match in _WORDS.finditer(text.lower()):
-        word = match[0]
-        if match["characters"]:
-            # As in Lucene's CJKAnalyzer, a single character is also a term.
-            yield from (word[start : start + 2] for start in range(max(1, len(word) - 1)))
-        else:
-            yield word
-
-
 def _stop_words(documents: Iterable[str]) -> list[str]:
     """Returns the English stop words if the documents are English, or no words."""
     from bm25s.stopwords import STOPWORDS_EN
 
     counts: Counter[str] = Counter()
     for text in itertools.islice(documents, _LANGUAGE_SAMPLE):
-        counts.update(_terms(text))
+        counts.update(terms(text))
     count = sum(counts[word] for word in STOPWORDS_EN)
     return list(STOPWORDS_EN) if count > _ENGLISH_STOP_WORDS * counts.total() else []
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads documents from files and directories: text, Markdown, HTML and PDF."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from keras_bert import checks
+from keras_bert.data.text_files import UTF_8, read_lines
+
+_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst")
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A document to search.
+
+    Args:
+        name: The unique name, for example its path or URL.
+        text: The text.
+        title: The title. Empty if it has none.
+        page_starts: The offset of each page's first character, for documents with pages.
+    """
+
+    name: str
+    text: str
+    title: str = ""
+    page_starts: tuple[int, ...] = ()
+
+
+def read_documents(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], encoding: str = UTF_8
+) -> Iterator[Document]:
+    """Reads documents from files, and from all files with a known suffix in directories.
+
+    Known suffixes are `.txt`, `.text`, `.md`, `.markdown`, `.rst`, `.html`, `.htm` and `.pdf`.
+    Hidden files and directories are left out. HTML and PDF require the extra `search`.
+
+    Args:
+        paths: A path, or an iterable of paths.
+        encoding: The encoding of text files without a byte order mark. Defaults to `"utf-8"`.
+
+    Yields:
+        Documents in the order of their paths. A document's name is its path.
+
+    Raises:
+        FileNotFoundError: If a path does not exist.
+        ValueError: If a file has an unknown suffix or cannot be read. The message has its path.
+        ImportError: If a library is missing.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    for path in map(Path, given):
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist. It must be a file or a directory")
+        if path.is_dir():
+            for file in _files(path):
+                yield _READERS[file.suffix.lower()](file, encoding)
+        elif path.suffix.lower() in _READERS:
+            yield _READERS[path.suffix.lower()](path, encoding)
+        else:
+            raise ValueError(
+                f"{path} must have one of the suffixes {', '.join(_READERS)}. Received: "
+                f"{path.suffix!r}"
+            )
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Yields the files with known suffixes in a directory, sorted. Symbolic links are left out."""
+    for parent, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            is_known = path.suffix.lower() in _READERS and not name.startswith(".")
+            if is_known and not path.is_symlink():
+                yield path
+
+
+def _read_text(path: Path, encoding: str) -> Document:
+    text = "".join(read_lines(path, encoding)).replace("\r\n", "\n")
+    heading = next((line for line in text.splitlines() if line.strip()), "")
+    is_markdown = path.suffix.lower() in (".md", ".markdown")
+    title = heading.lstrip("#").strip() if is_markdown and heading.startswith("#") else ""
+    return Document(str(path), text, title)
+
+
+def _read_html(path: Path, encoding: str) -> Document:
+    with checks.importing("search", "Reading HTML"):
+        import inscriptis
+        import lxml.html
+    content = "".join(read_lines(path, encoding))
+    if not content.strip():
+        return Document(str(path), "")
+    root = lxml.html.fromstring(content.encode(), parser=lxml.html.HTMLParser(encoding=UTF_8))
+    title = " ".join((root.findtext(".//title") or "").split())
+    return Document(str(path), inscriptis.Inscriptis(root).get_text(), title)
+
+
+def _read_pdf(path: Path, encoding: str) -> Document:
+    with checks.importing("search", "Reading PDF"):
+        import pypdf
+        from pypdf.errors import PyPdfError
+    try:
+        reader = pypdf.PdfReader(path)
+        pages = [page.extract_text() for page in reader.pages]
+        title = (reader.metadata and reader.metadata.title) or ""
+    except (PyPdfError, ValueError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read as a PDF file: {error}") from error
+    starts, length = [], 0
+    for page in pages:
+        starts.append(length)
+        length += len(page) + 2
+    return Document(str(path), "\n\n".join(pages), str(title), tuple(starts))
+
+
+_READERS: dict[str, Callable[[Path, str], Document]] = {
+    **dict.fromkeys(_TEXT_SUFFIXES, _read_text),
+    **dict.fromkeys((".html", ".htm"), _read_html),
+    ".pdf": _read_pdf,
+}

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An index of documents in one directory, for search by words and by vectors.
+
+The directory contains an SQLite database with the documents, and the terms and vectors of their
+passages. Every change is a transaction: other processes can search while documents are added, and a
+killed process loses only the documents that it was adding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_bert.data.packing import num_special_tokens
+from keras_bert.progress import bar
+from keras_bert.search.documents import Document
+from keras_bert.search.passages import split_passages
+from keras_bert.search.terms import terms
+
+Array = np.ndarray[Any, Any]
+
+DATABASE = "index.sqlite"
+# SQLite stores these numbers in the file's header.
+_APPLICATION_ID, _VERSION = 0x4B426572, 1
+_SCHEMA = """
+CREATE TABLE settings(name TEXT PRIMARY KEY, value NOT NULL);
+CREATE TABLE documents(id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, title TEXT NOT NULL,
+    text TEXT NOT NULL, page_starts TEXT NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE passages(id INTEGER PRIMARY KEY, document INTEGER NOT NULL, start INTEGER NOT NULL,
+    stop INTEGER NOT NULL, vector BLOB NOT NULL);
+CREATE INDEX passages_of_documents ON passages(document);
+CREATE VIRTUAL TABLE terms USING fts5(words, content='',
+    tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'");
+"""
+# A text whose vector identifies the embedder
+_PROBE = "The quick brown fox jumps over the lazy dog."
+_MIN_SIMILARITY = 0.999
+# Passages that are added in one transaction
+_PASSAGES_AT_A_TIME = 512
+_ROWS_AT_A_TIME = 65_536
+
+
+class SearchIndexError(ValueError):
+    """An index cannot be read, or belongs to another embedder."""
+
+
+class Passage(NamedTuple):
+    """A passage in a document.
+
+    Args:
+        id: The passage's number.
+        document: The document's name.
+        title: The document's title.
+        text: The passage's text.
+        start: The offset of its first character in the document.
+        page: The page of its first character, from 1. `None` for documents without pages.
+    """
+
+    id: int
+    document: str
+    title: str
+    text: str
+    start: int
+    page: int | None
+
+
+class SearchIndex:
+    """Documents in one directory, with the terms and vectors of their passages.
+
+    Threads and processes can share an index. One process at a time adds or removes documents, and
+    all others search meanwhile.
+
+    Args:
+        directory: The index's directory. It is created if it does not exist. A directory with other
+            files must already contain an index.
+        embedder: The `TextEmbedder` for passages and queries. An index always needs the same one.
+
+    Raises:
+        FileExistsError: If the directory contains other files, but no index.
+        SearchIndexError: If the directory's index cannot be read, or has vectors from another
+            embedder.
+
+    Example:
+
+    ```python
+    embedder = keras_bert.TextEmbedder.from_preset("minilm")
+    index = SearchIndex("index", embedder)
+    index.add(read_documents("docs"))
+    ```
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], embedder: Any) -> None:
+        self.directory = Path(directory)
+        self.embedder = embedder
+        self._lock = threading.RLock()
+        self._vectors: tuple[int, Array, Array] | None = None
+        path = self.directory / DATABASE
+        if not path.exists() and self.directory.exists() and any(self.directory.iterdir()):
+            raise FileExistsError(
+                f"{self.directory} must be a new directory or contain an index. Received: a "
+                f"directory with {next(self.directory.iterdir()).name}, but without {DATABASE}"
+            )
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, timeout=60
+        )
+        try:
+            self._open()
+        except sqlite3.DatabaseError as error:
+            self.close()
+            raise SearchIndexError(f"{path} cannot be read as an index: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA trusted_schema = OFF")
+        # Readers continue while another process writes.
+        run("PRAGMA journal_mode = WAL")
+        with self._transaction():
+            found = [
+                run(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            ]
+            if found == [0, 0] and not run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                for statement in _SCHEMA.strip().split(";\n"):
+                    run(statement)
+                run(f"PRAGMA application_id = {_APPLICATION_ID}")
+                run(f"PRAGMA user_version = {_VERSION}")
+                values = {"generation": 0, "probe": self._probe().tobytes()}
+                self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
+            elif found != [_APPLICATION_ID, _VERSION]:
+                raise SearchIndexError(
+                    f"{self.directory / DATABASE} must be an index of version {_VERSION}. "
+                    f"Received: application_id={found[0]}, user_version={found[1]}"
+                )
+        stored = np.frombuffer(self._setting("probe"), "float32")
+        own = self._probe()
+        is_same_size = stored.shape == own.shape
+        similarity = float(stored @ own) if is_same_size else 0.0
+        if similarity < _MIN_SIMILARITY:
+            difference = (
+                f"cosine similarity {similarity:.3f}" if is_same_size else f"{own.size} dimensions"
+            )
+            raise SearchIndexError(
+                f"{self.directory} must be opened with the embedder of its vectors, which have "
+                f"{stored.size} dimensions. Received: an embedder with another vector for the same "
+                f"text ({difference})"
+            )
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._connection.close()
+
+    def __len__(self) -> int:
+        """Returns the number of passages."""
+        with self._lock:
+            return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
+
+    @property
+    def document_names(self) -> list[str]:
+        """The names of the documents, sorted."""
+        with self._lock:
+            rows = self._connection.execute("SELECT name FROM documents ORDER BY name")
+            return [name for (name,) in rows]
+
+    # === Changes ===
+
+    def add(self, documents: Iterable[Document], verbose: int = 0) -> int:
+        """Adds documents. A document with the name of another document replaces it.
+
+        Documents that the index already contains unchanged are skipped, so a killed call continues
+        where it stopped. Every few hundred passages are added in one transaction.
+
+        Args:
+            documents: The documents, for example from `read_documents`.
+            verbose: 0 or 1. With 1, it shows a progress bar of passages.
+
+        Returns:
+            The number of added and replaced documents.
+
+        Raises:
+            ValueError: If a name is empty.
+        """
+        num_added = 0
+        with bar("passages", None, " passages", disable=not verbose) as progress_bar:
+            for group in self._groups(documents):
+                texts = [
+                    f"{document.title} {document.text[start:stop]}".strip()
+                    for document, _, spans in group
+                    for start, stop in spans
+                ]
+                vectors = _unit(self.embedder.embed_documents(texts)) if texts else np.zeros((0, 0))
+                with self._transaction():
+                    rows = iter(np.ascontiguousarray(vectors, "float32"))
+                    for document, digest, spans in group:
+                        self._insert(document, digest, spans, rows)
+                    self._count_generation()
+                num_added += len(group)
+                progress_bar.update(len(texts))
+        return num_added
+
+    def remove(self, names: Iterable[str]) -> int:
+        """Removes documents by name.
+
+        Returns:
+            The number of removed documents. Names of other documents are ignored.
+        """
+        with self._transaction():
+            count = sum(map(self._delete, dict.fromkeys(names)))
+            if count:
+                self._count_generation()
+        return count
+
+    def _groups(
+        self, documents: Iterable[Document]
+    ) -> Iterator[list[tuple[Document, bytes, list[tuple[int, int]]]]]:
+        """Yields groups of new or changed documents with their digests and passages."""
+        group: list[tuple[Document, bytes, list[tuple[int, int]]]] = []
+        names: set[str] = set()
+        count = 0
+        for document in documents:
+            if not document.name:
+                raise ValueError(
+                    f"A document's name must not be empty. Received: {document!r:.200}"
+                )
+            digest = _digest(document)
+            with self._lock:
+                row = self._connection.execute(
+                    "SELECT digest FROM documents WHERE name = ?", (document.name,)
+                ).fetchone()
+            if row is not None and row[0] == digest:
+                continue
+            if document.name in names:
+                yield group
+                group, names, count = [], set(), 0
+            spans = self._passages(document)
+            group.append((document, digest, spans))
+            names.add(document.name)
+            count += len(spans)
+            if count >= _PASSAGES_AT_A_TIME:
+                yield group
+                group, names, count = [], set(), 0
+        if group:
+            yield group
+
+    def _passages(self, document: Document) -> list[tuple[int, int]]:
+        preprocessor = self.embedder.preprocessor
+        tokenizer = preprocessor.tokenizer
+        length = preprocessor.sequence_length - num_special_tokens(tokenizer)
+        title = len(tokenizer(document.title)) if document.title else 0
+        return split_passages(document.text, tokenizer, max(length - title, length // 2))
+
+    def _insert(
+        self, document: Document, digest: bytes, spans: Sequence[tuple[int, int]], vectors: Any
+    ) -> None:
+        self._delete(document.name)
+        run = self._connection.execute
+        number = run(
+            "INSERT INTO documents(name, title, text, page_starts, digest) VALUES(?, ?, ?, ?, ?)",
+            (
+                document.name,
+                document.title,
+                document.text,
+                json.dumps(document.page_starts),
+                digest,
+            ),
+        ).lastrowid
+        for start, stop in spans:
+            passage = run(
+                "INSERT INTO passages(document, start, stop, vector) VALUES(?, ?, ?, ?)",
+                (number, start, stop, next(vectors).tobytes()),
+            ).lastrowid
+            words = _words(document.title, document.text[start:stop])
+            run("INSERT INTO terms(rowid, words) VALUES(?, ?)", (passage, words))
+
+    def _delete(self, name: str) -> bool:
+        run = self._connection.execute
+        row = run("SELECT id, title, text FROM documents WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return False
+        number, title, text = row
+        passages = run("SELECT id, start, stop FROM passages WHERE document = ?", (number,))
+        for passage, start, stop in passages.fetchall():
+            run(
+                "INSERT INTO terms(terms, rowid, words) VALUES('delete', ?, ?)",
+                (passage, _words(title, text[start:stop])),
+            )
+        run("DELETE FROM passages WHERE document = ?", (number,))
+        run("DELETE FROM documents WHERE id = ?", (number,))
+        return True
+
+    def _count_generation(self) -> None:
+        self._connection.execute("UPDATE settings SET value = value + 1 WHERE name = 'generation'")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    # === Search ===
+
+    def by_words(self, query: str, count: int) -> list[tuple[int, float]]:
+        """Returns the passages that contain words of a query, by BM25.
+
+        Args:
+            query: The query.
+            count: Maximum number of passages.
+
+        Returns:
+            The numbers and scores of passages, in descending order of score.
+
+        Reference:
+            [The probabilistic relevance framework](https://doi.org/10.1561/1500000019), with
+            k1=1.2 and b=0.75 as in SQLite's FTS5.
+        """
+        words = dict.fromkeys(terms(query))
+        if not words:
+            return []
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT rowid, -bm25(terms) FROM terms WHERE terms MATCH ? ORDER BY rank LIMIT ?",
+                (" OR ".join(f'"{word}"' for word in words), count),
+            )
+            return [(number, score) for number, score in rows]
+
+    def by_vector(self, query: str, count: int) -> list[tuple[int, float]]:
+        """Returns the passages whose vectors are most similar to a query's.
+
+        Args:
+            query: The query.
+            count: Maximum number of passages.
+
+        Returns:
+            The numbers and cosine similarities of passages, in descending order of similarity.
+        """
+        vector = _unit(self.embedder.embed_queries([query]))[0]
+        numbers, vectors = self._load_vectors()
+        if not len(numbers):
+            return []
+        scores = vectors @ vector
+        best = np.argpartition(-scores, min(count, len(scores)) - 1)[:count]
+        best = best[np.lexsort((numbers[best], -scores[best]))]
+        return [(int(numbers[index]), float(scores[index])) for index in best]
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """Returns passages by their numbers. Removed passages are left out."""
+        found = {}
+        with self._lock:
+            for number in numbers:
+                row = self._connection.execute(
+                    "SELECT name, title, substr(text, start + 1, stop - start), start, page_starts "
+                    "FROM passages JOIN documents ON documents.id = document "
+                    "WHERE passages.id = ?",
+                    (number,),
+                ).fetchone()
+                if row is not None:
+                    *fields, page_starts = row
+                    starts = json.loads(page_starts)
+                    page = int(np.searchsorted(starts, fields[-1], "right")) if starts else None
+                    name, title, text, start = fields
+                    found[number] = Passage(number, name, title, text, start, page)
+        return [found[number] for number in numbers if number in found]
+
+    def _load_vectors(self) -> tuple[Array, Array]:
+        """Returns the numbers and vectors of all passages, read again after a change."""
+        with self._lock:
+            generation = int(self._setting("generation"))
+            if self._vectors is None or self._vectors[0] != generation:
+                rows = self._connection.execute("SELECT id, vector FROM passages ORDER BY id")
+                numbers, parts = [], []
+                while chunk := rows.fetchmany(_ROWS_AT_A_TIME):
+                    numbers += [number for number, _ in chunk]
+                    parts.append(np.frombuffer(b"".join(part for _, part in chunk), "float32"))
+                vectors = np.concatenate(parts) if parts else np.zeros(0, "float32")
+                matrix = vectors.reshape(len(numbers), -1) if numbers else vectors.reshape(0, 0)
+                self._vectors = generation, np.array(numbers, "int64"), matrix
+            return self._vectors[1], self._vectors[2]
+
+    def _setting(self, name: str) -> Any:
+        return self._connection.execute(
+            "SELECT value FROM settings WHERE name = ?", (name,)
+        ).fetchone()[0]
+
+    def _probe(self) -> Array:
+        return np.asarray(_unit(self.embedder.embed_queries([_PROBE]))[0])
+
+
+def _unit(vectors: Array) -> Array:
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), "float32")
+
+
+def _words(title: str, text: str) -> str:
+    return " ".join(itertools.chain(terms(title), terms(text)))
+
+
+def _digest(document: Document) -> bytes:
+    content = json.dumps([document.title, document.text, document.page_starts])
+    return hashlib.sha256(content.encode()).digest()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Splits documents into passages that fit into an encoder's window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from keras_bert.text.tokenizer import Tokenizer
+
+# The end of a paragraph, of a sentence, or of a line before a heading, a list item or a table row.
+# Other lines may be wrapped.
+_BREAKS = re.compile(
+    r"\n\s*\n\s*|(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+(?=\s*(?:[-*+•#|>]|\d+[.)]\s))"
+)
+
+
+def split_passages(text: str, tokenizer: Tokenizer, max_tokens: int) -> list[tuple[int, int]]:
+    """Splits a text into passages of whole sentences.
+
+    A passage is as long as `max_tokens` allows. It ends earlier at the end of a paragraph if it
+    has at least half of these tokens. Sentences with more tokens are split between tokens.
+
+    Args:
+        text: The text.
+        tokenizer: The tokenizer that counts tokens.
+        max_tokens: Maximum number of tokens in a passage, without special tokens.
+
+    Returns:
+        The start and end of each passage in characters. `end` is the offset after the last
+        character. Passages neither overlap nor start or end with whitespace.
+    """
+    passages: list[tuple[int, int]] = []
+    begin, end, total = 0, 0, 0
+    for first, last, count, ends_paragraph in _units(text, tokenizer, max_tokens):
+        if total and total + count > max_tokens:
+            passages.append((begin, end))
+            total = 0
+        if not total:
+            begin = first
+        end, total = last, total + count
+        if ends_paragraph and 2 * total >= max_tokens:
+            passages.append((begin, end))
+            total = 0
+    if total:
+        passages.append((begin, end))
+    return passages
+
+
+def sentences(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yields the start and end of each sentence, and whether a paragraph ends after it.
+
+    Example:
+
+    >>> [(text[:8][a:b], last) for text in ["A b. C."] for a, b, last in sentences(text)]
+    [('A b.', False), ('C.', True)]
+    """
+    start = 0
+    for match in (*_BREAKS.finditer(text), None):
+        stop = len(text) if match is None else match.start()
+        following = len(text) if match is None else match.end()
+        closing = "" if match is None else match[0].rstrip()
+        stop += len(closing)
+        piece = text[start:stop]
+        begin = start + len(piece) - len(piece.lstrip())
+        end = start + len(piece.rstrip())
+        if begin < end:
+            blank_line = match is None or match[0].count("\n") > 1
+            yield begin, end, blank_line
+        start = following
+
+
+def _units(
+    text: str, tokenizer: Tokenizer, max_tokens: int
+) -> Iterator[tuple[int, int, int, bool]]:
+    """Yields the start, end and tokens of sentences, or of parts of sentences that are too long."""
+    found = list(sentences(text))
+    if not found:
+        return
+    _, counts = tokenizer.flat_ids([text[start:end] for start, end, _ in found])
+    for (start, end, last), count in zip(found, counts.tolist(), strict=True):
+        if count <= max_tokens:
+            if count:
+                yield start, end, count, last
+            continue
+        _, starts, ends = tokenizer.tokenize_with_offsets(text[start:end])
+        for index in range(0, count, max_tokens):
+            stop = min(index + max_tokens, count) - 1
+            is_last = last and stop == count - 1
+            yield start + int(starts[index]), start + int(ends[stop]), stop + 1 - index, is_last

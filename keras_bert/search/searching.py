@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers queries from an index: by words, by vectors, fused, re-ranked, and with a snippet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from keras_bert import checks
+from keras_bert.search.index import Passage, SearchIndex
+from keras_bert.search.passages import sentences
+from keras_bert.search.terms import terms
+
+Mode = Literal["fused", "words", "vectors"]
+MODES: tuple[Mode, ...] = ("fused", "words", "vectors")
+# The constant of reciprocal rank fusion in its paper
+_RANK_CONSTANT = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit:
+    """A passage that was found.
+
+    Args:
+        document: The document's name.
+        title: The document's title.
+        text: The passage's text.
+        start: The offset of the passage's first character in the document.
+        page: The page of this character, from 1. `None` for documents without pages.
+        score: The score that determines the order: of the re-ranker, otherwise of the mode.
+        snippet: The start and end, in the passage, of the answer or of the sentence that shares
+            most words with the query. `end` is the offset after the last character.
+        answer_score: The probability of the answer, from 0 to 1. `None` without an answerer.
+    """
+
+    document: str
+    title: str
+    text: str
+    start: int
+    page: int | None
+    score: float
+    snippet: tuple[int, int]
+    answer_score: float | None = None
+
+
+class Searcher:
+    """Answers queries from an index.
+
+    Args:
+        index: The index.
+        reranker: A task with `rank(query, documents)`, such as a `TextClassifier` of pairs. It
+            orders the best candidates by reading each one together with the query.
+        answerer: A `QuestionAnswerer`. It finds the answer in each of the best passages.
+
+    Example:
+
+    ```python
+    searcher = Searcher(index)
+    for hit in searcher.search("who wrote faust?", top_k=3):
+        print(hit.document, hit.text[slice(*hit.snippet)])
+    ```
+    """
+
+    def __init__(self, index: SearchIndex, reranker: Any = None, answerer: Any = None) -> None:
+        for name, task, method in (
+            ("reranker", reranker, "rank"),
+            ("answerer", answerer, "answer"),
+        ):
+            if task is not None and not hasattr(task, method):
+                raise ValueError(
+                    f"{name} must be a task with the method {method}. Received: a "
+                    f"{type(task).__name__}"
+                )
+        self.index = index
+        self.reranker = reranker
+        self.answerer = answerer
+
+    def search(
+        self, query: str, top_k: int = 10, *, mode: Mode = "fused", candidates: int = 100
+    ) -> list[Hit]:
+        """Finds the passages that answer a query.
+
+        Args:
+            query: The query.
+            top_k: Maximum number of passages. Defaults to 10.
+            mode: `"words"` for BM25, `"vectors"` for the similarity of vectors, or `"fused"` for
+                both by reciprocal rank fusion. Defaults to `"fused"`.
+            candidates: Number of passages of each method to fuse, and to re-rank. Defaults to 100.
+
+        Returns:
+            The passages in descending order of score.
+
+        Raises:
+            ValueError: If `query` is not a string, or an option is invalid.
+
+        Reference:
+            [Cormack et al., 2009](https://doi.org/10.1145/1571941.1572114), reciprocal rank fusion.
+        """
+        if not isinstance(query, str):
+            raise ValueError(f"query must be a string. Received: {checks.shorten_repr(query)}")
+        checks.POSITIVE_INT.check(top_k=top_k, candidates=candidates)
+        checks.check_choice(MODES, mode=mode)
+        count = max(top_k, candidates)
+        ranked = []
+        if mode in ("fused", "words"):
+            ranked.append(self.index.by_words(query, count))
+        if mode in ("fused", "vectors") and query.strip():
+            ranked.append(self.index.by_vector(query, count))
+        scored = fuse_ranks(ranked)[:count] if mode == "fused" else ranked[0] if ranked else []
+        if self.reranker is None:
+            scored = scored[:top_k]
+        passages = self.index.passages([number for number, _ in scored])
+        scores = dict(scored)
+        pairs = [(passage, scores[passage.id]) for passage in passages]
+        if self.reranker is not None and pairs:
+            texts = [f"{passage.title} {passage.text}".strip() for passage in passages]
+            order = self.reranker.rank(query, texts, top_k=top_k)
+            pairs = [(passages[rank["index"]], rank["score"]) for rank in order]
+        return self._hits(query, pairs)
+
+    def _hits(self, query: str, pairs: Sequence[tuple[Passage, float]]) -> list[Hit]:
+        answers: list[Any] = [None] * len(pairs)
+        if self.answerer is not None and pairs:
+            texts = [passage.text for passage, _ in pairs]
+            answers = self.answerer.answer([query] * len(texts), texts)
+        hits = []
+        for (passage, score), answer in zip(pairs, answers, strict=True):
+            place, answer_score = best_sentence(query, passage.text), None
+            if answer is not None:
+                answer_score = float(answer["score"])
+                if answer["answer"]:
+                    place = int(answer["start"]), int(answer["end"])
+            fields = passage.document, passage.title, passage.text, passage.start, passage.page
+            hits.append(Hit(*fields, score, place, answer_score))
+        return hits
+
+
+def fuse_ranks(ranked: Iterable[Sequence[tuple[int, float]]]) -> list[tuple[int, float]]:
+    """Fuses rankings by the sum of their reciprocal ranks.
+
+    Example:
+
+    >>> fuse_ranks([[(7, 3.5), (8, 1.0)], [(8, 0.9), (9, 0.8)]])[0][0]
+    8
+    """
+    scores: dict[int, float] = {}
+    for ranking in ranked:
+        for rank, (number, _) in enumerate(ranking, start=1):
+            scores[number] = scores.get(number, 0.0) + 1 / (_RANK_CONSTANT + rank)
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+
+
+def best_sentence(query: str, text: str) -> tuple[int, int]:
+    """Returns the start and end of the sentence with most different words of the query."""
+    words = set(terms(query))
+    places = [(start, end) for start, end, _ in sentences(text)] or [(0, len(text))]
+    return max(places, key=lambda place: len(words.intersection(terms(text[slice(*place)]))))

