@@ -376,6 +376,12 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
         f"Replace {_replacement(step)}" if step.get("type") == "Replace" else str(step.get("type"))
         for step in steps
     ]
+    # The reading of these files composes characters anyway.
+    names = [
+        name
+        for name, after in zip(names, [*names[1:], ""], strict=True)
+        if (name, after) != ("NFC", "Precompiled")
+    ]
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     rules = [f"Replace {quotes!r} by '\"'" for quotes in QUOTES]
     albert_rules = any(name.startswith("Replace") and name not in _SPACE_STEPS for name in names)

@@ -202,7 +202,8 @@ def _normalizers(model: bytes, config: Mapping[str, Any]) -> list[dict[str, Any]
     characters_map = read_characters_map(model)
     if characters_map:
         encoded = base64.b64encode(characters_map).decode("ascii")
-        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        # Unlike SentencePiece, Precompiled in `tokenizers` does not compose Hangul syllables.
+        steps += [{"type": "NFC"}, {"type": "Precompiled", "precompiled_charsmap": encoded}]
     return [*steps, {"type": "Replace", "pattern": {"Regex": SPACES}, "content": " "}]
 
 
