@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import sqlite3
 import threading
@@ -41,6 +42,7 @@ CREATE TABLE passages(id INTEGER PRIMARY KEY, document INTEGER NOT NULL, start I
 CREATE INDEX passages_of_documents ON passages(document);
 CREATE VIRTUAL TABLE terms USING fts5(words, content='',
     tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'");
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, row);
 """
 # A text whose vector identifies the embedder
 _PROBE = "The quick brown fox jumps over the lazy dog."
@@ -339,6 +341,18 @@ class SearchIndex:
                 (" OR ".join(f'"{word}"' for word in words), count),
             )
             return [(number, score) for number, score in rows]
+
+    def rarities(self, query: str) -> dict[str, float]:
+        """Returns the inverse document frequency of each term in a query, over all passages."""
+        words = dict.fromkeys(terms(query))
+        total, rarities = len(self), {}
+        with self._lock:
+            for word in words:
+                row = self._connection.execute(
+                    "SELECT doc FROM vocabulary WHERE term = ?", (word,)
+                ).fetchone()
+                rarities[word] = math.log((total + 1) / (1 + (row[0] if row else 0)))
+        return rarities
 
     def by_vector(self, query: str, count: int) -> list[tuple[int, float]]:
         """Returns the passages whose vectors are most similar to a query's.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from keras_bert import checks
@@ -29,8 +29,8 @@ class Hit:
         start: The offset of the passage's first character in the document.
         page: The page of this character, from 1. `None` for documents without pages.
         score: The score that determines the order: of the re-ranker, otherwise of the mode.
-        snippet: The start and end, in the passage, of the answer or of the sentence that shares
-            most words with the query. `end` is the offset after the last character.
+        snippet: The start and end, in the passage, of the answer or of the sentence with the rarest
+            words of the query. `end` is the offset after the last character.
         answer_score: The probability of the answer, from 0 to 1. `None` without an answerer.
     """
 
@@ -124,9 +124,9 @@ class Searcher:
         if self.answerer is not None and pairs:
             texts = [passage.text for passage, _ in pairs]
             answers = self.answerer.answer([query] * len(texts), texts)
-        hits = []
+        hits, rarities = [], self.index.rarities(query)
         for (passage, score), answer in zip(pairs, answers, strict=True):
-            place, answer_score = best_sentence(query, passage.text), None
+            place, answer_score = best_sentence(rarities, passage.text), None
             if answer is not None:
                 answer_score = float(answer["score"])
                 if answer["answer"]:
@@ -151,8 +151,16 @@ def fuse_ranks(ranked: Iterable[Sequence[tuple[int, float]]]) -> list[tuple[int,
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-def best_sentence(query: str, text: str) -> tuple[int, int]:
-    """Returns the start and end of the sentence with most different words of the query."""
-    words = set(terms(query))
+def best_sentence(rarities: Mapping[str, float], text: str) -> tuple[int, int]:
+    """Returns the start and end of the sentence with the rarest terms of a query.
+
+    Args:
+        rarities: The terms with their weights, from `SearchIndex.rarities`.
+        text: The text.
+    """
+
+    def weight(place: tuple[int, int]) -> float:
+        return sum(rarities.get(term, 0.0) for term in {*terms(text[slice(*place)])})
+
     places = [(start, end) for start, end, _ in sentences(text)] or [(0, len(text))]
-    return max(places, key=lambda place: len(words.intersection(terms(text[slice(*place)]))))
+    return max(places, key=weight)
