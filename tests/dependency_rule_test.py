@@ -113,7 +113,7 @@ DIRECTORIES = {
     "scores": {"readers"},
     "plots": {"readers", "scores"},
     "engine": {"options", "loader", "costs", "plots", "readers", "scores"},
-    "serving": {"engine", "readers"},
+    "serving": {"options", "engine", "readers"},
     "jobs": {"options", "loader", "engine", "plots", "readers", "scores"},
     "pretraining": {"options", "costs", "engine", "plots"},
     "programs": {

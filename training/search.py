@@ -3,6 +3,7 @@
 
     python -m training.search build --files=docs,papers --index=index
     python -m training.search query --index=index --query="who may enter without a visa"
+    python -m training.search serve --index=index
     python -m training.search remove --index=index --files=docs/old.md
 
 build adds text, Markdown, HTML and PDF files to an index directory, splits them into passages, and
@@ -10,6 +11,7 @@ encodes these with --embedder. Files that have not changed are skipped, so an in
 continues, and the same command updates the index. query prints the best passages with the place of
 each, found by BM25 and by vectors. With --reranker, a model reads each of them together with the
 query. With --answerer, a question answerer marks the answer, otherwise the best sentence is marked.
+serve answers queries over HTTP (GET /search), and serves a page to type them into.
 """
 
 from __future__ import annotations
@@ -26,21 +28,24 @@ from keras_bert.data.text_files import UTF_8
 from keras_bert.search.searching import MODES
 
 from .engine import program
-from .engine.options import CommandConfig, PositiveInt, UnusedFlags, check_one_of
+from .engine.options import PositiveInt, UnusedFlags, check_one_of
+from .serving.address import LIBRARIES, ServerConfig, listening
 
 if TYPE_CHECKING:
-    from keras_bert.search import Hit
+    from keras_bert.search import Hit, Searcher, SearchIndex
 
-ACTIONS = ("build", "query", "remove")
+    from .serving.address import Listener
+
+ACTIONS = ("build", "query", "serve", "remove")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchConfig(CommandConfig):
+class SearchConfig(ServerConfig):
     """What to do, the index and the models.
 
     Args:
-        action: One of build, query and remove. It can also be given without the flag's name.
+        action: One of build, query, serve and remove. It can also be given without the flag's name.
         index: The index's directory.
         files: For build, files and directories to add. For remove, names of documents, which are
             the paths that build received or found.
@@ -78,11 +83,15 @@ class SearchConfig(CommandConfig):
         yield from super().unused_flags()
         reason = f"the action is {self.action}"
         if self.action in ("build", "remove"):
-            yield ["query", "reranker", "answerer", "mode", "top_k", "candidates", "json"], reason
-        if self.action in ("query", "remove"):
+            yield ["reranker", "answerer", "candidates"], reason
+        if self.action in ("build", "remove", "serve"):
+            yield ["query", "mode", "top_k", "json"], reason
+        if self.action in ("query", "serve", "remove"):
             yield ["encoding"], reason
-        if self.action == "query":
+        if self.action in ("query", "serve"):
             yield ["files"], reason
+        if self.action in ("build", "query", "remove"):
+            yield [field.name for field in dataclasses.fields(ServerConfig)], reason
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,11 +102,17 @@ def main(config: SearchConfig) -> None:
     from keras_bert.search import SearchIndex, read_documents
 
     check_one_of(config, action=ACTIONS)
-    for name in ("index", "query" if config.action == "query" else "files"):
+    needed = {"query": ("query",), "serve": ()}.get(config.action, ("files",))
+    for name in ("index", *needed):
         if not getattr(config, name):
             raise ValueError(f"--{name} must be given with {config.action}. Received: no --{name}")
     if config.action != "build" and not os.path.isdir(config.index):
         raise FileNotFoundError(f"--index={config.index} does not exist. Create it with build")
+    if config.action == "serve":
+        program.require(LIBRARIES, "serve")
+        with listening(config) as listener:
+            _serve(config, listener)
+        return
     index = SearchIndex(config.index, _embedder(config))
     try:
         if config.action == "build":
@@ -123,11 +138,35 @@ def _embedder(config: SearchConfig) -> Any:
     )
 
 
-def _query(config: SearchConfig, index: Any) -> None:
+def _serve(config: SearchConfig, listener: Listener) -> None:
+    from keras_bert.search import SearchIndex
+
+    from .serving.search_application import search_application
+
+    index = SearchIndex(config.index, _embedder(config))
+    try:
+        application = search_application(
+            _searcher(config, index),
+            candidates=config.candidates,
+            is_local=listener.is_local,
+            api_key=config.key,
+            allowed_origins=config.allowed_origins,
+            access_log=listener.access_log,
+        )
+        listener.run(application, f"searching {len(index)} passages at {listener.address}/")
+    finally:
+        index.close()
+    print("stopped", flush=True)
+
+
+def _searcher(config: SearchConfig, index: SearchIndex) -> Searcher:
     from keras_bert.search import Searcher
 
-    searcher = Searcher(index, _model(config.reranker), _model(config.answerer))
-    hits = searcher.search(
+    return Searcher(index, _model(config.reranker), _model(config.answerer))
+
+
+def _query(config: SearchConfig, index: SearchIndex) -> None:
+    hits = _searcher(config, index).search(
         config.query, config.top_k, mode=config.mode, candidates=config.candidates
     )
     if config.json:

@@ -25,36 +25,25 @@ Ctrl-C or SIGTERM stops the server after it has responded to all received reques
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
-import errno
 import functools
-import ipaddress
 import os
 import re
 import shlex
-import signal
-import socket
-import ssl
-import stat
-import sys
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from keras_bert import minilm
 
 from .engine import example_request, output_directory, program, saved_models
 from .engine.options import (
-    CommandConfig,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    UnusedFlags,
     num_cores,
 )
+from .serving.address import API_KEY, LIBRARIES, Listener, ServerConfig, listening
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
@@ -62,23 +51,15 @@ if TYPE_CHECKING:
     from .serving.models import LoadedModel
     from .serving.server import ModelServer
 
-_PORTS = 1 << 16
 # A model's name and path. The name may have slashes, as in sentence-transformers/all-MiniLM-L6-v2.
 _NAMED = re.compile(r"(?![A-Za-z]:[/\\])([^/.~\\=][^\\=]*)=(.*)", re.DOTALL)
-# An origin as browsers send it
-_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")
-_LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 # Default batch size for tasks on JAX. The server compiles every batch size before it is ready.
 _JAX_BATCH_SIZE = 8
-# The environment variable of the API key
-_API_KEY = "KERAS_BERT_API_KEY"
-# Number of seconds to wait for running requests when the server stops
-_SECONDS_TO_END = 30
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeConfig(CommandConfig):
-    """The models, the address and the limits.
+class ServeConfig(ServerConfig):
+    """The models and the limits.
 
     Args:
         model: A directory written by export, a directory of such versions (1, 2, …), a .keras file,
@@ -86,17 +67,6 @@ class ServeConfig(CommandConfig):
             files, separated by commas or matched by a pattern such as seed_*/model.keras, form an
             ensemble. NAME=PATH sets the model's name in requests, and NAME=PATH,NAME=PATH serves
             multiple models, or one model by multiple names.
-        host: The address to listen on. 0.0.0.0 listens on all network interfaces.
-        port: The port. 0 uses a free port.
-        unix_socket: A file for a Unix socket, to listen on instead of a host and a port. Only this
-            user can connect, unless the umask allows others to write.
-        tls_certificate: A PEM file with a certificate and its chain, to encrypt connections.
-        tls_key: The PEM file with the certificate's key. Defaults to tls_certificate.
-        api_key: The bearer token that requests must have. Defaults to the environment variable
-            KERAS_BERT_API_KEY. Unlike the flag, other users of this machine do not see it in the
-            list of processes. Empty disables authentication.
-        allowed_origins: The other sites whose pages may send requests, separated by commas, for
-            example https://app.example,http://localhost:3000. By default, none may (CORS).
         threads: Number of threads. Each computes one batch at a time. Defaults to one per core for
             an export, and to one for a .keras file.
         batch_size: Maximum number of examples in a batch. Defaults to 32, or to 8 on JAX, because
@@ -109,18 +79,9 @@ class ServeConfig(CommandConfig):
             limit.
         auto_truncate: Whether to truncate overlong texts. By default, they are an error, unless the
             request has TEI's truncate. TensorFlow Serving's endpoints always truncate.
-        access_log: A file to which a JSON object is appended for each request, without its texts,
-            or - for standard output. Empty for no log.
     """
 
     model: str = ""
-    host: str = example_request.DEFAULT_HOST
-    port: NonNegativeInt = example_request.DEFAULT_PORT
-    unix_socket: str = ""
-    tls_certificate: str = ""
-    tls_key: str = ""
-    api_key: str = dataclasses.field(default="", repr=False)
-    allowed_origins: tuple[str, ...] = ()
     threads: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     max_rows: PositiveInt = 2048
@@ -128,25 +89,10 @@ class ServeConfig(CommandConfig):
     max_waiting_rows: PositiveInt = 4096
     request_timeout: PositiveFloat | None = None
     auto_truncate: bool = False
-    access_log: str = ""
-
-    def unused_flags(self) -> UnusedFlags:
-        if self.unix_socket:
-            yield ["host", "port"], "--unix_socket is given"
-        if not self.tls_certificate:
-            yield ["tls_key"], "--tls_certificate is not given"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.port >= _PORTS:
-            raise ValueError(f"--port must be a number below {_PORTS}. Received: {self.port}")
         named_models(self.model)
-        for origin in self.allowed_origins:
-            if not _ORIGIN.fullmatch(origin):
-                raise ValueError(
-                    "--allowed_origins must be sites as in the header Origin, such as "
-                    f"https://app.example, without a path. Received: {origin!r}"
-                )
         if self.max_waiting_rows < self.max_rows:
             raise ValueError(
                 f"--max_waiting_rows must be at least --max_rows, {self.max_rows}, because larger "
@@ -155,137 +101,28 @@ class ServeConfig(CommandConfig):
 
 
 def main(config: ServeConfig) -> None:
-    program.require(_LIBRARIES, "serve")
-    check_tls(config)
-    with (
-        _opened_log(config.access_log) as access_log,
-        listening_on_file(config.unix_socket)
-        if config.unix_socket
-        else listening(config.host, config.port) as listener,
-    ):
+    program.require(LIBRARIES, "serve")
+    with listening(config) as listener:
         server = load(config)
         try:
-            serve(config, server, listener, access_log)
+            serve(config, server, listener)
         finally:
             server.close()
     print("stopped", flush=True)
 
 
-@contextlib.contextmanager
-def _opened_log(path: str) -> Iterator[IO[str] | None]:
-    if path in ("", "-"):
-        yield sys.stdout if path else None
-        return
-    with open(path, "a", encoding="utf-8") as file:
-        yield file
-
-
-def check_tls(config: ServeConfig) -> None:
-    """Checks the certificate and its key before the model is loaded.
-
-    Raises:
-        ValueError: If they cannot be read, or do not belong together.
-    """
-    if not config.tls_certificate:
-        return
-    files = config.tls_certificate, config.tls_key or None
-    try:
-        # OpenSSL would ask for the password of an encrypted key.
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*files, password="")
-    except (OSError, ValueError) as error:
-        flags = f"--tls_certificate={files[0]}" + (f" --tls_key={files[1]}" if files[1] else "")
-        raise ValueError(
-            "--tls_certificate and --tls_key must be PEM files with a certificate and its key, "
-            f"without a password. Received: {flags} ({error})"
-        ) from error
-
-
-@contextlib.contextmanager
-def listening_on_file(path: str) -> Iterator[socket.socket]:
-    """Opens a Unix socket, and removes its file at the end.
-
-    A file that a killed server left behind is replaced.
-
-    Raises:
-        OSError: If the socket cannot be opened, for example because another server uses it.
-    """
-    if not hasattr(socket, "AF_UNIX"):
-        raise OSError(f"--unix_socket must be used on Linux or macOS. Received: {path}")
-    with socket.socket(socket.AF_UNIX) as listener:
-        try:
-            if os.path.exists(path) and not _is_in_use(path):
-                os.unlink(path)
-            listener.bind(path)
-            listener.listen()
-        except OSError as error:
-            raise OSError(f"--unix_socket={path}: {error.strerror or error}") from error
-        try:
-            yield listener
-        finally:
-            os.unlink(path)
-
-
-def _is_in_use(path: str) -> bool:
-    """Returns whether a file is a socket on which a process listens, or not a socket."""
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(path)
-        except ConnectionRefusedError:
-            return not stat.S_ISSOCK(os.stat(path).st_mode)
-    return True
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """Opens the socket before the model is loaded, so that an invalid port fails at once.
-
-    Raises:
-        OSError: If the socket cannot be opened, for example because the port is in use.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        new_socket = socket.create_server((host, port), family=family)
-    except OSError as error:
-        is_taken = error.errno == errno.EADDRINUSE
-        other = ". Pass --port=0 to use a free port" if is_taken else ""
-        reason = str(error.strerror).partition(" (")[0]
-        raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
-    # asyncio sets TCP_NODELAY only if the socket has an explicit protocol. Without TCP_NODELAY, the
-    # last packet of a response waits 40 ms for the client to acknowledge the previous packets.
-    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
-
-
-def serve(
-    config: ServeConfig,
-    server: ModelServer,
-    listener: socket.socket,
-    access_log: IO[str] | None = None,
-) -> None:
+def serve(config: ServeConfig, server: ModelServer, listener: Listener) -> None:
     """Serves models until a signal stops the process, then finishes the received requests."""
-    from .serving import connections
     from .serving.application import application
 
-    scheme = "https" if config.tls_certificate else "http"
-    if config.unix_socket:
-        # Only a proxy connects to it for other clients, and it may pass on any Host.
-        address, is_local = f"{scheme}://localhost", False
-    else:
-        host, port = listener.getsockname()[:2]
-        address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        is_local = ipaddress.ip_address(host).is_loopback
     own = application(
         server,
-        is_local=is_local,
-        api_key=config.api_key or os.environ.get(_API_KEY, ""),
+        is_local=listener.is_local,
+        api_key=config.key,
         allowed_origins=config.allowed_origins,
-        access_log=access_log,
+        access_log=listener.access_log,
     )
-    http = connections.server(own, _SECONDS_TO_END, config.tls_certificate, config.tls_key)
-    # From now on, Ctrl-C and SIGTERM stop the server gracefully, with exit status 0.
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, http.handle_exit)
-    print(ready_text(config, server, address), flush=True)
-    asyncio.run(http.serve(sockets=[listener]))
+    listener.run(own, ready_text(config, server, listener.address))
 
 
 def named_models(model: str) -> dict[str, str]:
@@ -440,8 +277,8 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
     curl = "curl"
     if config.unix_socket:
         curl += f" --unix-socket {shlex.quote(config.unix_socket)}"
-    if config.api_key or os.environ.get(_API_KEY):
-        curl += f' -H "Authorization: Bearer ${_API_KEY}"'
+    if config.key:
+        curl += f' -H "Authorization: Bearer ${API_KEY}"'
     return "\n".join(
         [
             *lines[:-1],

@@ -23,7 +23,8 @@ from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
 from tests.small_tasks import make_text_task
 from tests.text.small_tokenizers import LETTER_TOKENS, make_tokenizer
-from training.serve import ServeConfig, listening, named_models
+from training.serve import ServeConfig, named_models
+from training.serving.address import ServerConfig, listening
 from training.serving.signatures import task_signatures, warm_up
 
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
@@ -290,12 +291,16 @@ def test_named_models_parses_names_and_paths(tmp_path, monkeypatch):
 
 
 def test_listening_rejects_used_port():
-    with listening("127.0.0.1", 0) as listener:
-        port = listener.getsockname()[1]
+    with listening(ServerConfig(port=0)) as listener:
+        port = listener.socket.getsockname()[1]
+        assert listener.address == f"http://127.0.0.1:{port}"
         # Otherwise asyncio does not set TCP_NODELAY, and each response takes 40 ms longer.
-        assert listener.proto == socket.IPPROTO_TCP
-        with pytest.raises(OSError, match=f"--port={port}: Address already in use. Pass --port=0"):
-            listening("127.0.0.1", port)
+        assert listener.socket.proto == socket.IPPROTO_TCP
+        with (
+            pytest.raises(OSError, match=f"--port={port}: Address already in use. Pass --port=0"),
+            listening(ServerConfig(port=port)),
+        ):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ PROTOCOLS = (rerank.PROTOCOL, rest.PROTOCOL, openai.PROTOCOL, tei.PROTOCOL)
 # Load balancers and Prometheus request these paths without a key, as in TEI.
 _WITHOUT_KEY = {"/", "/health", "/ping", "/metrics", "/v2/health/live", "/v2/health/ready"}
 _READING_METHODS = ("GET", "HEAD")
+# Returns the response for an error, given the path
+WriteError = Callable[[str, RejectedRequestError], Response]
 
 
 def application(
@@ -63,8 +65,36 @@ def application(
         Route("/metrics", metrics),
     ]
     handlers = {HTTPException: _http_error, Exception: _internal_error}
-    answer: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
-    answer = _checked(answer, lambda scope: _error_without_key(scope, api_key))
+    return protected(
+        Starlette(routes=routes, exception_handlers=handlers),
+        _write_error,
+        is_local=is_local,
+        api_key=api_key,
+        allowed_origins=allowed_origins,
+        access_log=access_log,
+    )
+
+
+def protected(
+    answer: ASGIApp,
+    write_error: WriteError,
+    *,
+    is_local: bool,
+    api_key: str,
+    allowed_origins: Collection[str],
+    access_log: IO[str] | None,
+) -> ASGIApp:
+    """Returns an application that rejects requests without the key and from other sites' pages.
+
+    Args:
+        answer: The application for all other requests.
+        write_error: Returns the response for an error, given the path.
+        is_local: See `application`.
+        api_key: See `application`.
+        allowed_origins: See `application`.
+        access_log: See `application`.
+    """
+    answer = _checked(answer, lambda scope: _error_without_key(scope, api_key), write_error)
     if allowed_origins:
         # Browsers send preflight requests without the key, and pages should be able to read errors.
         answer = CORSMiddleware(
@@ -74,18 +104,22 @@ def application(
             allow_headers=["*"],
             expose_headers=TRUNCATED_HEADERS,
         )
-    answer = _checked(answer, lambda scope: _error_for_page(scope, is_local, allowed_origins))
+    answer = _checked(
+        answer, lambda scope: _error_for_page(scope, is_local, allowed_origins), write_error
+    )
     return answer if access_log is None else AccessLog(answer, access_log)
 
 
 def _checked(
-    answer: ASGIApp, find_error: Callable[[Scope], RejectedRequestError | None]
+    answer: ASGIApp,
+    find_error: Callable[[Scope], RejectedRequestError | None],
+    write_error: WriteError,
 ) -> ASGIApp:
     """Returns an application that responds with the error that `find_error` finds, if any."""
 
     async def answer_valid(scope: Scope, receive: Receive, send: Send) -> None:
         error = find_error(scope) if scope["type"] == "http" else None
-        own = answer if error is None else _write_error(scope["path"], error)
+        own = answer if error is None else write_error(scope["path"], error)
         await own(scope, receive, send)
 
     return answer_valid

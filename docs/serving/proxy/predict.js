@@ -10,6 +10,7 @@ const MAX_ROWS = 1024;
 const INPUTS = {
     text: ['string', 0],
     text_pair: ['string', 0],
+    prompt_name: ['string', 0],
     question: ['string', 0],
     context: ['string', 0],
     words: ['string', 1],

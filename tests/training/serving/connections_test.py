@@ -15,8 +15,8 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from training.serve import ServeConfig, check_tls, listening, listening_on_file
 from training.serving import connections
+from training.serving.address import ServerConfig, check_tls, listening
 
 pytestmark = pytest.mark.backend_independent
 
@@ -61,13 +61,13 @@ def running_server(monkeypatch):
     monkeypatch.setattr(connections, "_allow_files", lambda number: 64)
     server = connections.server(echo, seconds_to_end=20)
     with (
-        listening("127.0.0.1", 0) as listener,
+        listening(ServerConfig(port=0)) as listener,
         contextlib.ExitStack() as stack,
-        run_server(server, listener) as thread,
+        run_server(server, listener.socket) as thread,
     ):
 
         def connect(sent=b""):
-            address = listener.getsockname()
+            address = listener.socket.getsockname()
             client = stack.enter_context(socket.create_connection(address, timeout=10))
             client.sendall(sent)
             return client
@@ -132,15 +132,16 @@ def test_tls_and_unix_sockets_get_responses(tmp_path):
     files = ["-keyout", key, "-out", certificate]
     subprocess.run([*command.split(), *files], check=True, capture_output=True)
     with pytest.raises(ValueError, match=r"must be PEM files .* Received: .*--tls_key=.*cert\.pem"):
-        check_tls(ServeConfig(tls_certificate=certificate, tls_key=certificate))
-    check_tls(ServeConfig(tls_certificate=certificate, tls_key=key))
+        check_tls(ServerConfig(tls_certificate=certificate, tls_key=certificate))
+    check_tls(ServerConfig(tls_certificate=certificate, tls_key=key))
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(path)  # leaves a file behind
     server = connections.server(echo, 20, certificate, key)
-    with listening_on_file(path) as listener, run_server(server, listener):
+    config = ServerConfig(unix_socket=path)
+    with listening(config) as listener, run_server(server, listener.socket):
         with (
             pytest.raises(OSError, match=f"--unix_socket={path}: Address already in use"),
-            listening_on_file(path),
+            listening(config),
         ):
             pass
         context = ssl.create_default_context(cafile=certificate)

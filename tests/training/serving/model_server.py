@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from training.serve import listening
 from training.serving import connections
+from training.serving.address import ServerConfig, listening
 from training.serving.application import application
 from training.serving.batching import Batcher
 from training.serving.metrics import Metrics
@@ -50,16 +50,26 @@ def serve_models(
 @contextlib.contextmanager
 def run_server(server: ModelServer, **options: Any) -> Iterator[int]:
     """Runs a server with options of `application`, and yields the local port."""
-    uvicorn = connections.server(application(server, **options), seconds_to_end=5)
-    with listening("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
+    try:
+        with run_application(application(server, **options)) as port:
+            yield port
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def run_application(own: Any) -> Iterator[int]:
+    """Serves an ASGI application, and yields the local port."""
+    uvicorn = connections.server(own, seconds_to_end=5)
+    with listening(ServerConfig(port=0)) as listener:
+        sockets = [listener.socket]
+        thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=sockets)))
         thread.start()
         try:
-            yield listener.getsockname()[1]
+            yield listener.socket.getsockname()[1]
         finally:
             uvicorn.should_exit = True
             thread.join()
-            server.close()
 
 
 def load_model(name: str, answers: ModelPredictions, batch_size: int = 8) -> LoadedModel:
