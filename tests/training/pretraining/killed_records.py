@@ -2,6 +2,8 @@
 """Kills a process that creates records, and compares the files after it has resumed."""
 
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,20 +28,22 @@ def digests(config: Any) -> dict[str, str]:
 
 
 def kill_between_files(directory: Path, *arguments: Any) -> dict[Path, int]:
-    """Calls `create_records` in a process, and kills the process after its first file.
+    """Calls `create_records` in a process, and kills it and its workers after its first file.
+
+    Workers that outlive the process may keep their partial files until after the next run.
 
     Returns:
         The modification times of the record and token files. A later process must not write these
         files again.
     """
     command = [sys.executable, "-c", PROGRAM.format(arguments=arguments)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
     end = time.monotonic() + 120
     while not list(directory.glob("*.tfrecord")):
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.002)
-    process.kill()
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (directory / "summary.json").exists()
     return write_times(directory)
