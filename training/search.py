@@ -16,6 +16,7 @@ serve answers queries over HTTP (GET /search), and serves a page to type them in
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -108,13 +109,13 @@ def main(config: SearchConfig) -> None:
             raise ValueError(f"--{name} must be given with {config.action}. Received: no --{name}")
     if config.action != "build" and not os.path.isdir(config.index):
         raise FileNotFoundError(f"--index={config.index} does not exist. Create it with build")
-    if config.action == "serve":
+    is_server = config.action == "serve"
+    if is_server:
         program.require(LIBRARIES, "serve")
-        with listening(config) as listener:
-            _serve(config, listener)
-        return
-    index = SearchIndex(config.index, _embedder(config))
-    try:
+    with (
+        listening(config) if is_server else contextlib.nullcontext() as listener,
+        contextlib.closing(SearchIndex(config.index, _embedder(config))) as index,
+    ):
         if config.action == "build":
             count = index.add(read_documents(config.files, config.encoding), verbose=1)
             names = index.document_names
@@ -122,10 +123,10 @@ def main(config: SearchConfig) -> None:
         elif config.action == "remove":
             count = index.remove(config.files)
             print(f"removed {count} of {len(config.files)} documents from {config.index}")
+        elif listener is not None:
+            _serve(config, index, listener)
         else:
             _query(config, index)
-    finally:
-        index.close()
 
 
 def _embedder(config: SearchConfig) -> Any:
@@ -138,24 +139,18 @@ def _embedder(config: SearchConfig) -> Any:
     )
 
 
-def _serve(config: SearchConfig, listener: Listener) -> None:
-    from keras_bert.search import SearchIndex
-
+def _serve(config: SearchConfig, index: SearchIndex, listener: Listener) -> None:
     from .serving.search_application import search_application
 
-    index = SearchIndex(config.index, _embedder(config))
-    try:
-        application = search_application(
-            _searcher(config, index),
-            candidates=config.candidates,
-            is_local=listener.is_local,
-            api_key=config.key,
-            allowed_origins=config.allowed_origins,
-            access_log=listener.access_log,
-        )
-        listener.run(application, f"searching {len(index)} passages at {listener.address}/")
-    finally:
-        index.close()
+    application = search_application(
+        _searcher(config, index),
+        candidates=config.candidates,
+        is_local=listener.is_local,
+        api_key=config.key,
+        allowed_origins=config.allowed_origins,
+        access_log=listener.access_log,
+    )
+    listener.run(application, f"searching {len(index)} passages at {listener.address}/")
     print("stopped", flush=True)
 
 

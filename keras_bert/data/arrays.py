@@ -262,3 +262,9 @@ def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
 def same_in_rows(xp: Arrays, value: int, lengths: Any) -> Ragged:
     """Returns rows that repeat one value, int32."""
     return Ragged(xp.full(xp.sum(lengths), value, "int32"), lengths)
+
+
+def unit_rows(vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Scales vectors `(rows, dim)` to unit L2 norm, in float32. Zero vectors stay zero."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), "float32")

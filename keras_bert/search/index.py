@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -22,10 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_bert.data.arrays import unit_rows
 from keras_bert.data.packing import num_special_tokens
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
-from keras_bert.search.passages import split_passages
+from keras_bert.search.passages import split_passages, text_with_title
 from keras_bert.search.terms import terms
 
 Array = np.ndarray[Any, Any]
@@ -126,7 +126,7 @@ class SearchIndex:
             raise
 
     def _open(self) -> None:
-        run = self._connection.execute
+        run, own = self._connection.execute, self._probe()
         run("PRAGMA trusted_schema = OFF")
         # Readers continue while another process writes.
         run("PRAGMA journal_mode = WAL")
@@ -139,7 +139,7 @@ class SearchIndex:
                     run(statement)
                 run(f"PRAGMA application_id = {_APPLICATION_ID}")
                 run(f"PRAGMA user_version = {_VERSION}")
-                values = {"generation": 0, "probe": self._probe().tobytes()}
+                values = {"generation": 0, "probe": own.tobytes()}
                 self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
             elif found != [_APPLICATION_ID, _VERSION]:
                 raise SearchIndexError(
@@ -147,7 +147,6 @@ class SearchIndex:
                     f"Received: application_id={found[0]}, user_version={found[1]}"
                 )
         stored = np.frombuffer(self._setting("probe"), "float32")
-        own = self._probe()
         is_same_size = stored.shape == own.shape
         similarity = float(stored @ own) if is_same_size else 0.0
         if similarity < _MIN_SIMILARITY:
@@ -198,11 +197,13 @@ class SearchIndex:
         with bar("passages", None, " passages", disable=not verbose) as progress_bar:
             for group in self._groups(documents):
                 texts = [
-                    f"{document.title} {document.text[start:stop]}".strip()
+                    text_with_title(document.title, document.text[start:stop])
                     for document, _, spans in group
                     for start, stop in spans
                 ]
-                vectors = _unit(self.embedder.embed_documents(texts)) if texts else np.zeros((0, 0))
+                vectors = (
+                    unit_rows(self.embedder.embed_documents(texts)) if texts else np.zeros((0, 0))
+                )
                 with self._transaction():
                     rows = iter(np.ascontiguousarray(vectors, "float32"))
                     for document, digest, spans in group:
@@ -364,7 +365,7 @@ class SearchIndex:
         Returns:
             The numbers and cosine similarities of passages, in descending order of similarity.
         """
-        vector = _unit(self.embedder.embed_queries([query]))[0]
+        vector = unit_rows(self.embedder.embed_queries([query]))[0]
         numbers, vectors = self._load_vectors()
         if not len(numbers):
             return []
@@ -413,16 +414,11 @@ class SearchIndex:
         ).fetchone()[0]
 
     def _probe(self) -> Array:
-        return np.asarray(_unit(self.embedder.embed_queries([_PROBE]))[0])
-
-
-def _unit(vectors: Array) -> Array:
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), "float32")
+        return np.asarray(unit_rows(self.embedder.embed_queries([_PROBE]))[0])
 
 
 def _words(title: str, text: str) -> str:
-    return " ".join(itertools.chain(terms(title), terms(text)))
+    return " ".join(terms(text_with_title(title, text)))
 
 
 def _digest(document: Document) -> bytes:

@@ -47,6 +47,11 @@ def split_passages(text: str, tokenizer: Tokenizer, max_tokens: int) -> list[tup
     return passages
 
 
+def text_with_title(title: str, text: str) -> str:
+    """Returns the text by which a passage is found: its document's title, if any, and its own."""
+    return f"{title} {text}".strip()
+
+
 def sentences(text: str) -> Iterator[tuple[int, int, bool]]:
     """Yields the start and end of each sentence, and whether a paragraph ends after it.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from keras_bert import checks
 from keras_bert.search.index import Passage, SearchIndex
-from keras_bert.search.passages import sentences
+from keras_bert.search.passages import sentences, text_with_title
 from keras_bert.search.terms import terms
 
 Mode = Literal["fused", "words", "vectors"]
@@ -114,7 +114,7 @@ class Searcher:
         scores = dict(scored)
         pairs = [(passage, scores[passage.id]) for passage in passages]
         if self.reranker is not None and pairs:
-            texts = [f"{passage.title} {passage.text}".strip() for passage in passages]
+            texts = [text_with_title(passage.title, passage.text) for passage in passages]
             order = self.reranker.rank(query, texts, top_k=top_k)
             pairs = [(passages[rank["index"]], rank["score"]) for rank in order]
         return self._hits(query, pairs)

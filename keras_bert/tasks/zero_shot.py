@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.arrays import unit_rows
 from keras_bert.data.labels import softmax
 
 Array = np.ndarray[Any, Any]
@@ -53,11 +54,7 @@ def label_hypotheses(labels: Sequence[str] | Mapping[str, str], hypothesis: str)
 
 def cosine_similarities(text_vectors: Array, label_vectors: Array) -> Array:
     """Returns the cosine similarities `(texts, labels)` of embeddings."""
-    texts, labels = (
-        vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        for vectors in (text_vectors, label_vectors)
-    )
-    return np.asarray(texts @ labels.T)
+    return np.asarray(unit_rows(text_vectors) @ unit_rows(label_vectors).T)
 
 
 def entailment_id(

@@ -376,7 +376,7 @@ def _unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
         f"Replace {_replacement(step)}" if step.get("type") == "Replace" else str(step.get("type"))
         for step in steps
     ]
-    # The reading of these files composes characters anyway.
+    # SentencePiece composes characters itself.
     names = [
         name
         for name, after in zip(names, [*names[1:], ""], strict=True)
