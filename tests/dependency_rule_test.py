@@ -83,7 +83,7 @@ LIBRARIES = {
         "nncf", "onnx", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
         "tensorflow_serving", "tf2onnx",
     },
-    "tasks": {"keras", "numpy"},
+    "tasks": {"keras", "numpy", "scipy"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},
     "search": {"inscriptis", "lxml", "numpy", "pypdf"},
 }  # fmt: skip

@@ -35,6 +35,10 @@ TASKS = {
         **{"pooling": "cls", "normalize": False, "prompts": {"query": "x "}},
         **{"default_prompt_name": "query", "include_prompt": False, "dimensions": 4},
     },
+    keras_bert.SparseEmbedder: {
+        **{"pooling": "sum", "activation": "log1p_relu", "prompts": {"query": "x "}},
+        **{"default_prompt_name": "query"},
+    },
     keras_bert.MaskedLM: {"masking": {"mask_selection_rate": 0.5}},
     keras_bert.Pretrainer: {
         **{"next_sentence": False, "sequence_format": "document_sentences"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes the embedding options in sentence-transformers directories."""
+"""Reads and writes the options of embedders in sentence-transformers directories."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 SETFIT_HEAD, SETFIT_FILE = "model_head.pkl", "config_setfit.json"
 ACTIVATION = "activation_fn"
 NORMALIZE_DIRECTORY = "2_Normalize"
+SPLADE_FILE = "1_SpladePooling/config.json"
 ALL_FILES = (
     MODULES_FILE,
     POOLING_FILE,
+    SPLADE_FILE,
     *LENGTH_FILES,
     f"{NORMALIZE_DIRECTORY}/config.json",
     PROMPTS_FILE,
@@ -36,17 +38,23 @@ ALL_FILES = (
 """The names of all files that sentence-transformers adds to a model's files."""
 
 _TRANSFORMER, _POOLING, _NORMALIZE = "Transformer", "Pooling", "Normalize"
+_MLM_TRANSFORMER, _SPLADE_POOLING = "MLMTransformer", "SpladePooling"
+# The options of a sparse embedder, by their names in its pooling module
+_SPLADE_OPTIONS = {"pooling_strategy": "pooling", "activation_function": "activation"}
 # Names of pooling modes up to version 5. Version 6 also reads them, and writes the new `MODES`.
 _OLD_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 MODES = ("mean", "cls")
 
 
-def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
+def read_options(
+    directory: Path, max_sequence_length: int, *, sparse: bool = False
+) -> dict[str, Any]:
     """Reads the sentence embedding options from a checkpoint directory.
 
     The options are `pooling` (`"mean"` or `"cls"`), `include_prompt`, `normalize`,
-    `sequence_length`, `prompts` and `default_prompt_name`, if the directory specifies them.
-    Unsupported options that change the embeddings raise an error.
+    `sequence_length`, `prompts` and `default_prompt_name`, if the directory specifies them. With
+    `sparse`, `pooling` is `"max"` or `"sum"`, and `activation` replaces `include_prompt` and
+    `normalize`. Unsupported options that change the embeddings raise an error.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -62,10 +70,12 @@ def read_options(directory: Path, max_sequence_length: int) -> dict[str, Any]:
                     f"{paths[0]}: do_lower_case must be false for a tokenizer that does not "
                     f"lowercase text. Received: {fields['do_lower_case']!r}"
                 )
-    modules = _modules(directory)
+    modules = _modules(directory, sparse)
     if modules:
-        options |= _pooling(modules[1].path / "config.json")
-        options["normalize"] = len(modules) > 2
+        path = modules[1].path / "config.json"
+        options |= _splade_pooling(path) if sparse else _pooling(path)
+        if not sparse:
+            options["normalize"] = len(modules) > 2
         # Since version 6, only the tokenizer settings contain the length.
         if length is None and (directory / SETTINGS_FILE).exists():
             length = read_json(directory / SETTINGS_FILE).get("model_max_length")
@@ -142,6 +152,18 @@ def _pooling(path: Path) -> dict[str, Any]:
     return {"pooling": modes[0], "include_prompt": fields.get("include_prompt", True)}
 
 
+def _splade_pooling(path: Path) -> dict[str, Any]:
+    fields = read_json(path)
+    options = {name: fields.get(field) for field, name in _SPLADE_OPTIONS.items()}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def is_sparse_encoder(directory: Path) -> bool:
+    """Returns whether a directory contains a `SparseEncoder` with `SpladePooling`."""
+    path = directory / MODULES_FILE
+    return path.exists() and _SPLADE_POOLING in [module.name for module in _listed_modules(path)]
+
+
 class _Module(NamedTuple):
     """A sentence-transformers module, with its class name and directory."""
 
@@ -149,34 +171,45 @@ class _Module(NamedTuple):
     path: Path
 
 
-def _modules(directory: Path) -> list[_Module]:
-    """Returns the modules in `modules.json`: Transformer, Pooling and possibly Normalize.
-
-    Without this file, a `1_Pooling` directory is used. If the directory has neither, the list is
-    empty.
-    """
-    path = directory / MODULES_FILE
-    if not path.exists():
-        pooling = (directory / POOLING_FILE).parent
-        return [_Module(_TRANSFORMER, directory), _Module(_POOLING, pooling)] * pooling.exists()
+def _listed_modules(path: Path) -> list[_Module]:
+    """Returns the modules in a `modules.json`."""
     with checkpoint_errors():
         text = read_text(path)
     try:
-        modules = [
-            _Module(str(module["type"]).rpartition(".")[2], directory / str(module["path"]))
+        return [
+            _Module(str(module["type"]).rpartition(".")[2], path.parent / str(module["path"]))
             for module in parse_json(text)
         ]
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointError(
             f"{path} must be a list of modules, each with a type and a path ({error!r})."
         ) from error
-    expected = [_TRANSFORMER, _POOLING, _NORMALIZE]
+
+
+def _modules(directory: Path, sparse: bool) -> list[_Module]:
+    """Returns the modules in `modules.json`: Transformer, Pooling and possibly Normalize.
+
+    With `sparse`, they are Transformer or MLMTransformer, and SpladePooling. Without this file, a
+    `1_Pooling` directory is used. If the directory has neither, the list is empty.
+    """
+    path = directory / MODULES_FILE
+    if not path.exists():
+        pooling = (directory / POOLING_FILE).parent
+        modules = [_Module(_TRANSFORMER, directory), _Module(_POOLING, pooling)]
+        return modules * (pooling.exists() and not sparse)
+    modules = _listed_modules(path)
     names = [module.name for module in modules]
-    if names not in (expected[:2], expected) or modules[0].path != directory:
-        raise CheckpointError(
-            f"{path} must contain {_TRANSFORMER} in this directory, one {_POOLING} and at most one "
-            f"{_NORMALIZE}. Received: {', '.join(names)}"
+    dense = [[_TRANSFORMER, _POOLING], [_TRANSFORMER, _POOLING, _NORMALIZE]]
+    splade = [[name, _SPLADE_POOLING] for name in (_TRANSFORMER, _MLM_TRANSFORMER)]
+    if names not in (splade if sparse else dense) or modules[0].path != directory:
+        needed = (
+            f"{_MLM_TRANSFORMER} or {_TRANSFORMER} in this directory, and one {_SPLADE_POOLING}"
+            if sparse
+            else f"{_TRANSFORMER} in this directory, one {_POOLING} and at most one {_NORMALIZE}"
         )
+        other = "TextEmbedder" if sparse else "SparseEmbedder"
+        hint = f". Load it as a {other}." if names in (dense if sparse else splade) else ""
+        raise CheckpointError(f"{path} must contain {needed}. Received: {', '.join(names)}{hint}")
     if not (modules[1].path / "config.json").exists():
         raise CheckpointError(
             f"{modules[1].path / 'config.json'} is missing, but {path} requires it. Copy the "
@@ -194,7 +227,7 @@ def model_options(model: Any) -> dict[str, Any]:
     task = getattr(model, "student_task", model)
     if not hasattr(task, "pooling"):
         return {}
-    if task.dimensions is not None:
+    if getattr(task, "dimensions", None) is not None:
         raise CheckpointError(
             "dimensions must be None to save an embedder in this format, because "
             f"sentence-transformers does not read them. Received: {task.dimensions}. Save it with "
@@ -202,8 +235,8 @@ def model_options(model: Any) -> dict[str, Any]:
         )
     # The config is used because the preprocessor itself requires TensorFlow.
     preprocessor = task.get_config()["preprocessor"] or {}
-    names = ("pooling", "include_prompt", "normalize")
-    options = {name: getattr(task, name) for name in names}
+    names = ("pooling", "activation", "include_prompt", "normalize")
+    options = {name: getattr(task, name) for name in names if hasattr(task, name)}
     prompts = {"prompts": dict(task.prompts), "default_prompt_name": task.default_prompt_name}
     options |= {name: value for name, value in prompts.items() if value}
     if "sequence_length" in preprocessor:
@@ -217,27 +250,32 @@ def write_options(directory: Path, options: Mapping[str, Any], hidden_dim: int) 
     The files have the format before version 6. Later versions of sentence-transformers can also
     read it.
     """
-    paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
-    if options["normalize"]:
+    if "activation" in options:
+        fields = {field: options[name] for field, name in _SPLADE_OPTIONS.items()}
+        paths = {_MLM_TRANSFORMER: "", _SPLADE_POOLING: str(Path(SPLADE_FILE).parent)}
+        package = "sentence_transformers.sparse_encoder.models"
+    else:
+        modes = {name: mode == options["pooling"] for name, mode in _OLD_MODES.items()}
+        fields = {"word_embedding_dimension": hidden_dim, **modes}
+        fields["include_prompt"] = options["include_prompt"]
+        paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
+        package = "sentence_transformers.models"
+    if options.get("normalize"):
         paths[_NORMALIZE] = NORMALIZE_DIRECTORY
     modules = [
-        {
-            "idx": index,
-            "name": str(index),
-            "path": path,
-            "type": f"sentence_transformers.models.{name}",
-        }
+        {"idx": index, "name": str(index), "path": path, "type": f"{package}.{name}"}
         for index, (name, path) in enumerate(paths.items())
     ]
     write_json(directory / MODULES_FILE, modules)
-    modes = {name: mode == options["pooling"] for name, mode in _OLD_MODES.items()}
-    (directory / POOLING_FILE).parent.mkdir()
-    fields = {"word_embedding_dimension": hidden_dim, **modes}
-    fields["include_prompt"] = options["include_prompt"]
-    write_json(directory / POOLING_FILE, fields)
+    config = directory / list(paths.values())[1] / "config.json"
+    config.parent.mkdir()
+    write_json(config, fields)
     if "sequence_length" in options:
         length = {"max_seq_length": options["sequence_length"], "do_lower_case": False}
         write_json(directory / LENGTH_FILES[0], length)
-    if "prompts" in options:
-        names = "prompts", "default_prompt_name"
-        write_json(directory / PROMPTS_FILE, {name: options.get(name) for name in names})
+    # Without this field, the directory is read as a dense embedder.
+    kind = {"model_type": "SparseEncoder"} if "activation" in options else {}
+    if kind or "prompts" in options:
+        default_name = options.get("default_prompt_name")
+        prompts = {"prompts": options.get("prompts", {}), "default_prompt_name": default_name}
+        write_json(directory / PROMPTS_FILE, {**kind, **prompts})

@@ -18,7 +18,7 @@ from keras_bert.layers.heads import (
     VocabularyBias,
 )
 from keras_bert.layers.norm import Norm
-from keras_bert.layers.pooling import SentencePooling
+from keras_bert.layers.pooling import SentencePooling, SpladePooling
 from keras_bert.layers.positions import PositionIds, RelativeEmbeddings
 from keras_bert.layers.replacement import TokenReplacer, TokenSampler, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
@@ -42,6 +42,7 @@ __all__ = [
     "ReplacedTokenHead",
     "RestorePadding",
     "SentencePooling",
+    "SpladePooling",
     "TokenEmbedding",
     "TokenReplacer",
     "TokenSampler",

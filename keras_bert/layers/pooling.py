@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools token vectors to sentence embeddings."""
+"""Pools token vectors to sentence embeddings, and token logits to sparse embeddings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.checks import check_choice
 from keras_bert.layers.base import Layer
 from keras_bert.ops.annotations import Tensor
 
 POOLINGS = ("mean", "cls")
+SPARSE_POOLINGS = ("max", "sum")
+SPARSE_ACTIVATIONS = ("relu", "log1p_relu")
 
 
 def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
@@ -83,6 +86,59 @@ class SentencePooling(Layer):
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         pooling_mask: Tensor | None = None,
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SpladePooling(Layer):
+    """Pools a masked LM's logits to one non-negative weight per token in the vocabulary.
+
+    A token's weight is the maximum, or the sum, of `log(1 + relu(logit))` over all positions except
+    padding. Most weights are 0 in models that are trained for it.
+
+    Args:
+        pooling: `"max"` (SPLADE v2 and later) or `"sum"` (the first SPLADE).
+        activation: `"relu"`, or `"log1p_relu"` to apply the logarithm twice.
+
+    Call arguments:
+        inputs: Logits `(batch, length, vocabulary)`.
+        padding_mask: Bool `(batch, length)`, False at padding. `None` for no padding.
+
+    Output shape:
+        `(batch, vocabulary)`, float32.
+
+    Raises:
+        ValueError: If `pooling` or `activation` has an unsupported value.
+
+    Reference:
+        [SPLADE](https://arxiv.org/abs/2107.05720), section 3.2, `"sum"`;
+        [SPLADE v2](https://arxiv.org/abs/2109.10086), section 3.1, `"max"`;
+        [Exploring l0 sparsification](https://arxiv.org/abs/2504.14839), `"log1p_relu"`.
+    """
+
+    def __init__(self, pooling: str = "max", activation: str = "relu", **kwargs: Any) -> None:
+        check_choice(SPARSE_POOLINGS, pooling=pooling)
+        check_choice(SPARSE_ACTIVATIONS, activation=activation)
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.pooling = pooling
+        self.activation = activation
+
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if padding_mask is not None:
+            # A logit of 0 has the smallest possible weight.
+            inputs = ops.where(ops.cast(padding_mask, "bool")[:, :, None], inputs, 0.0)
+        if self.pooling == "sum":
+            return ops.sum(self._activate(inputs), axis=1)
+        # The weight grows with the logit, so it is only computed for the largest logit.
+        return self._activate(ops.amax(inputs, axis=1))
+
+    def _activate(self, logits: Tensor) -> Tensor:
+        weights = ops.log1p(ops.relu(logits))
+        return ops.log1p(weights) if self.activation == "log1p_relu" else weights
+
+    def compute_output_spec(
+        self, inputs: Tensor, padding_mask: Tensor | None = None
     ) -> keras.KerasTensor:
         return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
 

@@ -9,6 +9,7 @@ from keras_bert.tasks.next_sentence_predictor import NextSentencePredictor
 from keras_bert.tasks.pretrainer import Pretrainer
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.replaced_token_detector import ReplacedTokenDetector
+from keras_bert.tasks.sparse_embedder import SparseEmbedder
 from keras_bert.tasks.text_classifier import TextClassifier
 from keras_bert.tasks.text_embedder import TextEmbedder
 from keras_bert.tasks.token_classifier import TokenClassifier
@@ -22,6 +23,7 @@ __all__ = [
     "Pretrainer",
     "QuestionAnswerer",
     "ReplacedTokenDetector",
+    "SparseEmbedder",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",

@@ -18,17 +18,10 @@ from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Rows, adapter_class
-from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
+from keras_bert.data.adapters.texts import TextAdapter, single_texts
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
-from keras_bert.data.columns import (
-    as_string,
-    first_of_element,
-    given_columns,
-    is_dataset,
-    match_input_type,
-    materialize,
-)
+from keras_bert.data.columns import given_columns, match_input_type, materialize
 from keras_bert.data.labels import LabelRules, rank_labels
 from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
 from keras_bert.data.prompts import Prompts, num_prompt_tokens
@@ -46,7 +39,7 @@ from keras_bert.models.inputs import (
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.prediction import warn_if_truncated
-from keras_bert.tasks.task import Task
+from keras_bert.tasks.prompted_task import PromptedTask, check_single_texts, texts_with_prompt
 from keras_bert.tasks.zero_shot import (
     SIMILARITY_HYPOTHESIS,
     cosine_similarities,
@@ -58,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TextEmbedder(Task):
+class TextEmbedder(PromptedTask):
     """An encoder with pooling that computes an embedding for each text.
 
     ```python
@@ -249,14 +242,10 @@ class TextEmbedder(Task):
         """
         prompt = self._prompt(prompt_name, prompt)
         _check_dimensions(dimensions, self.output.shape[-1])
-        x = materialize(x)
-        columns = first_of_element(x.element_spec) if is_dataset(x) else text_columns(x)
-        if isinstance(columns, Mapping) and "text_pair" in columns:
-            raise ValueError("x must be single texts. Received: pairs of texts")
+        x = check_single_texts(x)
         if prompt:
-            rows = TextAdapter.read([f"{prompt}{text}" for text in _texts_in_memory(x)])
             rows = dataclasses.replace(
-                rows,
+                texts_with_prompt(x, prompt),
                 num_prompt_tokens=num_prompt_tokens(self.preprocessor, prompt),
                 pools_prompt=self.include_prompt,
             )
@@ -334,26 +323,6 @@ class TextEmbedder(Task):
         """
         name = self._all_prompts.document_name
         return self.embed(x, batch_size, verbose, prompt_name=name, dimensions=dimensions)
-
-    @property
-    def _all_prompts(self) -> Prompts:
-        return Prompts.from_task(self)
-
-    def _prompt(self, name: str | None, prompt: str | None) -> str:
-        """Returns the text to add in front of each text, given the arguments of `embed`."""
-        if prompt is None:
-            return self._all_prompts.text(name)
-        if name is not None:
-            raise ValueError(
-                "Only one of prompt and prompt_name may be given. Received: "
-                f"prompt={prompt!r}, prompt_name={name!r}"
-            )
-        if prompt in self.prompts:
-            raise ValueError(
-                "prompt must be the text to add in front of each text. Received: "
-                f"{prompt!r}, the name of a prompt. Pass prompt_name={prompt!r}."
-            )
-        return prompt
 
     def classify_zero_shot(
         self,
@@ -512,15 +481,6 @@ class TextEmbedder(Task):
 def _check_dimensions(dimensions: int | None, largest: int) -> None:
     dimension_range = checks.NumberRange(at_least=1, at_most=largest, integer=True)
     dimension_range.check_optional(dimensions=dimensions)
-
-
-def _texts_in_memory(x: Any) -> list[str]:
-    """Converts single texts in any form to strings. The labels in a dataset are ignored."""
-    if not is_dataset(x):
-        return single_texts(x)
-    elements = map(first_of_element, x.as_numpy_iterator())
-    texts = (element["text"] if isinstance(element, Mapping) else element for element in elements)
-    return [as_string(text) for batch in texts for text in np.ravel(np.asarray(batch, object))]
 
 
 def _are_pairs(rows: InputAdapter) -> TypeGuard[TextAdapter]:

@@ -68,6 +68,7 @@ LAYERS = [
     (layers.TokenReplacer, {}, (IDS, IDS[:, :2] % 5, IDS[:, :2])),
     (layers.PositionIds, {"pad_token_id": 1, "max_sequence_length": 6}, (IDS,)),
     (layers.SentencePooling, {"pooling": "cls", "normalize": False}, (HIDDEN, MASK)),
+    (layers.SpladePooling, {"pooling": "sum", "activation": "log1p_relu"}, (HIDDEN, MASK)),
 ]
 NAMES = [
     "".join((cls.__name__, "_scores" * arguments.get("return_scores", False)))

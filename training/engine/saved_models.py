@@ -87,7 +87,7 @@ def load_preset(preset: str) -> Any:
     """Loads a checkpoint as the task whose head it contains.
 
     Without a task's head, or with the configuration of sentence-transformers, it is a
-    `TextEmbedder`. Otherwise, a masked LM's head makes it a `MaskedLM`.
+    `TextEmbedder` or `SparseEmbedder`. Otherwise, a masked LM's head makes it a `MaskedLM`.
 
     Raises:
         ValueError: If the checkpoint is invalid, or has no vocabulary.
@@ -95,7 +95,7 @@ def load_preset(preset: str) -> Any:
     program.import_quietly()
     import keras_bert
     from keras_bert import checkpoints
-    from keras_bert.checkpoints.sentence_transformers import MODULES_FILE
+    from keras_bert.checkpoints.sentence_transformers import MODULES_FILE, is_sparse_encoder
 
     checkpoint = checkpoints.open_checkpoint(preset)
     task_classes: list[Any] = [
@@ -105,7 +105,9 @@ def load_preset(preset: str) -> Any:
         keras_bert.MultipleChoice,
     ]
     heads = {task_class.head_name: task_class for task_class in task_classes}
-    if not (checkpoint.directory / MODULES_FILE).is_file():
+    if is_sparse_encoder(checkpoint.directory) or "activation" in (checkpoint.task or {}):
+        heads["masked_lm"] = keras_bert.SparseEmbedder
+    elif not (checkpoint.directory / MODULES_FILE).is_file():
         heads["masked_lm"] = keras_bert.MaskedLM
     stored = (task_class for head, task_class in heads.items() if head in checkpoint.heads)
     return next(stored, keras_bert.TextEmbedder).from_preset(checkpoint.directory)

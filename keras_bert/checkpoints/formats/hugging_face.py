@@ -318,8 +318,8 @@ def save_hugging_face(
     As in `transformers`, the classes for masked LM and for token-level tasks have no pooler. A
     causal encoder is saved with `is_decoder` and without a pooler, because `transformers` would
     pool a different token. If a family requires segment embeddings, as BERT does, an encoder
-    without segments is saved with two zero embeddings. A `TextEmbedder` is saved with the pooling
-    mode and normalization for `sentence-transformers`.
+    without segments is saved with two zero embeddings. A `TextEmbedder` or `SparseEmbedder` is
+    saved with its pooling mode for `sentence-transformers`.
 
     Args:
         model: Encoder, or task with its heads, tokenizer and class names. For a distiller, the
@@ -397,7 +397,8 @@ def save_hugging_face(
         for name in (*_OWN_OPTIONS, *_WINDOW_OPTIONS):
             check_same(name, own.get(name), (written.task or {}).get(name))
         if embeds:
-            read = sentence_transformers.read_options(temporary, length)
+            is_sparse = "activation" in embeds
+            read = sentence_transformers.read_options(temporary, length, sparse=is_sparse)
             check_same("the sentence embedding options", embeds, read)
 
 

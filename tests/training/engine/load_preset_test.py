@@ -17,6 +17,7 @@ pytestmark = pytest.mark.on_torch
         ("MaskedLM", ()),
         ("MultipleChoice", ()),
         ("QuestionAnswerer", ()),
+        ("SparseEmbedder", ()),
         ("TextClassifier", (2,)),
         ("TextEmbedder", ()),
         ("TokenClassifier", (3,)),
