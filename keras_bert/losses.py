@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -13,44 +14,66 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
 
 
-@keras.saving.register_keras_serializable(package="keras_bert")
-class InBatchNegatives(keras.losses.Loss):
-    """Multiple negatives ranking loss with in-batch negatives, for pairs of embeddings.
+class TupleLoss(keras.losses.Loss):
+    """Base class for losses of the embeddings of texts in tuples.
 
-    It is the cross-entropy of the softmax over dot products. The candidates for a pair's first
-    embedding are the second embeddings of all pairs in the batch.
+    A tuple has a query, a relevant text and any number of hard negatives. The embeddings are
+    `(batch, texts, dim)`. Before the reduction, a loss has one value for each tuple.
+    """
+
+    # The axes of the outputs that the loss reduces
+    num_reduced_axes = 2
+    # Whether the targets are numbers that identify the texts. Floats would round them.
+    has_id_targets = False
+    # Whether all tuples must be pairs
+    needs_pairs = False
+    # Whether tuples must have hard negatives
+    needs_negatives = False
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class InBatchNegatives(TupleLoss):
+    """Multiple negatives ranking loss with in-batch negatives and hard negatives.
+
+    It is the cross-entropy of the softmax over dot products (InfoNCE). The candidates for a query
+    are its relevant text, and the relevant texts and hard negatives of all tuples in the batch.
+
+    A candidate is not a negative of a query if it is the same text as the query or its relevant
+    text, or if it belongs to a pair that shares a text with the query's pair. A text that occurs
+    multiple times counts once.
 
     Args:
         scale: Factor of the dot products. For normalized embeddings, this is the inverse
             temperature. Defaults to 20.
-        symmetric: Whether to also compute the loss from a pair's second embedding to the first
-            embeddings of all pairs. Defaults to `False`.
+        symmetric: Whether to also compute the loss from each relevant text to all queries, and
+            average both. Defaults to `False`.
         reduction: See `keras.losses.Loss`.
         name: See `keras.losses.Loss`.
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: int `(2 * pairs,)`, a number that identifies the text or pair of each embedding.
-            Padding has -1 and is not a negative. Pairs that share a number, for example pairs with
-            the same text, are not negatives of each other. Negatives with the same number count
-            only once.
-        y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive rows.
+        y_true: int `(batch, texts)`, a number that identifies each text. Missing hard negatives and
+            all texts of padding tuples have -1. If the texts of a pair have the same number, it
+            identifies the pair.
+        y_pred: Embeddings `(batch, texts, dim)` of the query, its relevant text, and hard
+            negatives.
 
     Returns:
-        Before the reduction, a tensor `(2 * pairs,)` with the loss of each pair twice, or with
-        `symmetric` in both directions.
+        Before the reduction, a tensor `(batch,)`.
 
     Example:
 
     >>> loss = keras_bert.losses.InBatchNegatives(scale=1.0)
-    >>> vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    >>> round(float(loss(np.array([0, 0, 1, 1]), vectors)), 4)  # log(1 + exp(-1))
+    >>> vectors = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    >>> round(float(loss(np.array([[0, 1], [2, 3]]), vectors)), 4)  # log(1 + exp(-1))
     0.3133
 
     Reference:
         [Efficient Natural Language Response Suggestion](https://arxiv.org/abs/1705.00652),
-        section 4.4; [Sentence-BERT](https://arxiv.org/abs/1908.10084).
+        section 4.4; [DPR](https://arxiv.org/abs/2004.04906), section 3.2, for hard negatives.
     """
+
+    has_id_targets = True
 
     def __init__(
         self,
@@ -66,43 +89,74 @@ class InBatchNegatives(keras.losses.Loss):
         self.symmetric = symmetric
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        # (2 * pairs, dim) -> (pairs, 2, dim) -> (pairs, pairs)
-        pairs = ops.reshape(y_pred, (-1, 2, y_pred.shape[-1]))
-        scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
-        numbers = ops.cast(ops.reshape(y_true, (-1, 2)), "int32")
-        # (pairs, 1, 2, 1) == (pairs, 1, 2) -> (pairs, pairs)
-        is_same = ops.any(numbers[:, None, :, None] == numbers[:, None], axis=(2, 3))
-        # Pairs with the number -1 are padding. After transposition, the rows are the candidates.
-        is_valid = ops.logical_and(numbers[:, :1] >= 0, numbers[:, 0] >= 0)
-        is_negative = ops.logical_and(ops.logical_not(is_same), is_valid)
-        forward = self._cross_entropy(scores, is_negative, numbers, side=1)
-        backward = forward
-        if self.symmetric:
-            backward = self._cross_entropy(ops.transpose(scores), is_negative, numbers, side=0)
-        # (pairs, 2) -> (2 * pairs,)
-        return ops.reshape(ops.stack([forward, backward], axis=1), (-1,))
+        dim = y_pred.shape[-1]
+        # (batch, dim) x (dim, batch * candidates) -> (batch, batch * candidates)
+        candidates = ops.reshape(y_pred[:, 1:], (-1, dim))
+        return self.loss_of_scores(y_true, ops.matmul(y_pred[:, 0], ops.transpose(candidates)))
 
-    def _cross_entropy(self, scores: Any, is_negative: Any, numbers: Any, side: int) -> Any:
-        """Computes the cross-entropy `(pairs,)` of the diagonal of scores `(pairs, candidates)`.
+    def loss_of_scores(self, numbers: Tensor, scores: Tensor) -> Tensor:
+        """Computes the loss from scores, for models whose scores are no dot products.
 
-        The candidates are the texts on one side of the pairs. Each text counts once.
+        Args:
+            numbers: int `(batch, 1 + candidates)`, see `y_true`.
+            scores: Float `(batch, batch * candidates)`, the score of each query with the candidates
+                of all tuples in the batch.
+
+        Returns:
+            A tensor `(batch,)`.
         """
-        candidates, indices = numbers[:, side], ops.arange(ops.shape(scores)[0])
+        numbers = ops.cast(numbers, "int32")
+        queries, relevant = numbers[:, 0], numbers[:, 1]
+        candidates = ops.reshape(numbers[:, 1:], (-1,))
+        num_candidates = numbers.shape[1] - 1
+        owners = ops.repeat(queries, num_candidates)
+        partners = ops.arange(ops.shape(numbers)[0]) * num_candidates
+        forward = self._cross_entropy(scores, numbers, candidates, owners, partners)
+        if not self.symmetric:
+            return forward
+        backward = self._cross_entropy(
+            ops.transpose(ops.take(scores, partners, axis=1)),
+            *(numbers, queries, relevant, ops.arange(ops.shape(numbers)[0])),
+        )
+        return (forward + backward) / 2
+
+    def _cross_entropy(
+        self, scores: Any, numbers: Any, candidates: Any, owners: Any, partners: Any
+    ) -> Any:
+        """Computes the cross-entropy of each row's partner among the candidates.
+
+        Args:
+            scores: Float `(batch, candidates)`.
+            numbers: int `(batch, texts)`, the numbers of all texts.
+            candidates: int `(candidates,)`, the candidates' numbers.
+            owners: int `(candidates,)`, the number of the text that each candidate belongs to.
+            partners: int `(batch,)`, the index of each row's relevant candidate.
+        """
+        pairs = numbers[:, :2]
+        # (batch, 1, 2, 1) == (batch, 1, 2) -> (batch, batch)
+        is_linked = ops.any(pairs[:, None, :, None] == pairs[:, None], axis=(2, 3))
+        # (batch, 2, 1) == (candidates,) -> (batch, candidates)
+        is_in_pair = ops.any(pairs[:, :, None] == candidates, axis=1)
+        is_relevant = ops.matmul(ops.cast(is_linked, "float32"), ops.cast(is_in_pair, "float32"))
+        indices = ops.arange(ops.shape(candidates)[0])
         is_earlier = ops.logical_and(candidates[:, None] == candidates, indices[:, None] > indices)
-        # If the numbers identify pairs, a pair's embeddings have the same number.
-        is_again = ops.logical_and(ops.any(is_earlier, axis=1), numbers[:, 0] != numbers[:, 1])
-        is_negative = ops.logical_and(is_negative, ops.logical_not(is_again))
-        is_partner = indices[:, None] == indices
+        # If the numbers identify pairs, a pair's texts have the same number.
+        is_again = ops.logical_and(ops.any(is_earlier, axis=1), candidates != owners)
+        is_counted = ops.logical_and(candidates >= 0, ops.logical_not(is_again))
+        is_negative = ops.logical_and(is_relevant < 0.5, is_counted)
+        is_negative = ops.logical_and(is_negative, numbers[:, :1] >= 0)
+        is_partner = indices == partners[:, None]
         low = masked_score(keras.backend.standardize_dtype(scores.dtype))
         scores = self.scale * ops.where(ops.logical_or(is_partner, is_negative), scores, low)
-        return ops.logsumexp(scores, axis=1) - ops.diagonal(scores)
+        partner_scores = ops.take_along_axis(scores, partners[:, None], axis=1)
+        return ops.logsumexp(scores, axis=1) - partner_scores[:, 0]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class CosineSimilarityLoss(keras.losses.Loss):
+class CosineSimilarityLoss(TupleLoss):
     """The squared error of the cosine similarity for scored pairs of embeddings.
 
     Args:
@@ -111,21 +165,23 @@ class CosineSimilarityLoss(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: float `(2 * pairs,)`, the score of each embedding's pair.
-        y_pred: Embeddings `(2 * pairs, dim)`. The two embeddings of a pair are consecutive rows.
+        y_true: float `(batch,)`, the score of each pair.
+        y_pred: Embeddings `(batch, 2, dim)`.
 
     Returns:
-        Before the reduction, a tensor `(2 * pairs,)` with the loss of each pair twice.
+        Before the reduction, a tensor `(batch,)`.
 
     Example:
 
     >>> loss = keras_bert.losses.CosineSimilarityLoss()
-    >>> float(loss(np.array([0.5, 0.5]), np.array([[2.0, 0.0], [1.0, 0.0]])))
+    >>> float(loss(np.array([0.5]), np.array([[[2.0, 0.0], [1.0, 0.0]]])))
     0.25
 
     Reference:
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3, regression objective.
     """
+
+    needs_pairs = True
 
     def __init__(
         self,
@@ -136,9 +192,170 @@ class CosineSimilarityLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        similarity = 1 - cosine_distance(y_pred[::2], y_pred[1::2])
-        # (pairs,) -> (2 * pairs,)
-        return ops.square(ops.cast(y_true, similarity.dtype) - ops.repeat(similarity, 2))
+        similarity = 1 - cosine_distance(y_pred[:, 0], y_pred[:, 1])
+        return ops.square(ops.cast(y_true, similarity.dtype) - similarity)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TripletLoss(TupleLoss):
+    """The triplet margin loss for a query, a relevant text and hard negatives.
+
+    The loss is 0 once each negative is farther from the query than the relevant text by at least
+    the margin: `max(0, distance(query, relevant) - distance(query, negative) + margin)`.
+
+    Args:
+        margin: The margin. Defaults to 0.2, which suits cosine distances.
+        distance: `"cosine"` for 1 minus the cosine similarity, or `"euclidean"`.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: int `(batch, texts)`, -1 for missing negatives. The other numbers are ignored.
+        y_pred: Embeddings `(batch, texts, dim)` of the query, its relevant text, and hard
+            negatives.
+
+    Returns:
+        Before the reduction, a tensor `(batch,)` with the mean over each query's negatives.
+
+    Raises:
+        ValueError: If `margin` is not positive, or `distance` is unknown.
+
+    Example:
+
+    >>> loss = keras_bert.losses.TripletLoss(margin=0.5)
+    >>> vectors = np.array([[[1.0, 0.0], [1.0, 0.0], [2.0, 0.0]]])
+    >>> float(loss(np.array([[0, 1, 2]]), vectors))
+    0.5
+
+    Reference:
+        [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3, triplet objective.
+    """
+
+    has_id_targets = True
+    needs_negatives = True
+
+    def __init__(
+        self,
+        margin: float = 0.2,
+        distance: Literal["cosine", "euclidean"] = "cosine",
+        reduction: str = "mean_with_sample_weight",
+        name: str = "triplet_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        checks.POSITIVE.check(margin=margin)
+        checks.check_choice(("cosine", "euclidean"), distance=distance)
+        self.margin = margin
+        self.distance = distance
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        queries, texts = y_pred[:, :1], y_pred[:, 1:]
+        if self.distance == "cosine":
+            distances = cosine_distance(queries, texts)
+        else:
+            squares = ops.sum(ops.square(queries - texts), axis=-1)
+            # The square root has no gradient at 0.
+            distances = ops.sqrt(ops.maximum(squares, 1e-12))
+        excess = ops.relu(distances[:, :1] - distances[:, 1:] + self.margin)
+        is_given = ops.cast(y_true[:, 2:] >= 0, excess.dtype)
+        return ops.divide_no_nan(ops.sum(excess * is_given, axis=-1), ops.sum(is_given, axis=-1))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "margin": self.margin, "distance": self.distance}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MatryoshkaLoss(TupleLoss):
+    """A weighted sum of another loss over leading parts of the embeddings.
+
+    The model learns embeddings that are also useful if they are cut to these dimensions, see
+    `TextEmbedder.embed`. Each part is scaled to unit norm before the loss.
+
+    Args:
+        loss: The loss for each part: a `TupleLoss`, or a loss of candidates' scores, such as
+            `MarginMSELoss`.
+        dimensions: The dimensions of the parts, for example `[384, 192, 96, 48]`.
+        weights: The weight of each part. Defaults to 1.
+        reduction: See `keras.losses.Loss`. The reduction of `loss` is ignored.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: The targets of `loss`.
+        y_pred: Embeddings `(batch, texts, dim)`.
+
+    Returns:
+        Before the reduction, a tensor `(batch,)`.
+
+    Raises:
+        ValueError: If `loss` has no embeddings or scores as input, if a dimension is below 1 or
+            larger than the embeddings, or if there is not one weight for each dimension.
+
+    Example:
+
+    ```python
+    embedder.compile(loss=MatryoshkaLoss(InBatchNegatives(), [384, 192, 96, 48]))
+    ```
+
+    Reference:
+        [Matryoshka representation learning](https://arxiv.org/abs/2205.13147), section 3.
+    """
+
+    def __init__(
+        self,
+        loss: Any,
+        dimensions: Sequence[int],
+        weights: Sequence[float] | None = None,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "matryoshka_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if isinstance(loss, dict):
+            loss = keras.saving.deserialize_keras_object(loss)
+        if isinstance(loss, MatryoshkaLoss) or not (
+            isinstance(loss, TupleLoss) or compares_scores(loss)
+        ):
+            raise ValueError(
+                "loss must be a loss of tuples of texts, such as InBatchNegatives() or "
+                f"MarginMSELoss(). Received: {loss!r}"
+            )
+        dimensions = [int(dimension) for dimension in dimensions]
+        weights = [1.0] * len(dimensions) if weights is None else list(map(float, weights))
+        if not dimensions or min(dimensions) < 1 or len(weights) != len(dimensions):
+            raise ValueError(
+                "dimensions must be positive integers, with one weight for each. Received: "
+                f"dimensions={dimensions}, weights={weights}"
+            )
+        self.loss = loss
+        self.dimensions = dimensions
+        self.weights = weights
+
+    @property
+    def has_id_targets(self) -> bool:  # type: ignore[override]
+        """Whether the targets of `loss` are numbers that identify the texts."""
+        return getattr(self.loss, "has_id_targets", False)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        if max(self.dimensions) > y_pred.shape[-1]:
+            raise ValueError(
+                f"The dimensions of a MatryoshkaLoss must be at most {y_pred.shape[-1]}, the "
+                f"dimension of the embeddings. Received: {self.dimensions}"
+            )
+        total = 0.0
+        for dimension, weight in zip(self.dimensions, self.weights, strict=True):
+            part = ops.normalize(y_pred[..., :dimension], axis=-1)
+            total = total + weight * self.loss.call(y_true, outputs_for(self.loss, part))
+        return total
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "loss": keras.saving.serialize_keras_object(self.loss),
+            "dimensions": self.dimensions,
+            "weights": self.weights,
+        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -156,7 +373,7 @@ class SoftTargetDivergence(keras.losses.Loss):
         dtype: See `keras.losses.Loss`.
 
     Call arguments:
-        y_true: The teacher's logits, `(..., classes)`.
+        y_true: The teacher's logits, `(..., classes)`. Missing classes or candidates have -inf.
         y_pred: The student's logits, of the same shape.
 
     Returns:
@@ -188,11 +405,16 @@ class SoftTargetDivergence(keras.losses.Loss):
         self.temperature = temperature
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        is_given = ops.isfinite(y_true)
+        low = masked_score("float32")
         teacher, student = (
-            ops.log_softmax(ops.cast(logits, "float32") / self.temperature, axis=-1)
+            ops.log_softmax(
+                ops.where(is_given, ops.cast(logits, "float32") / self.temperature, low), axis=-1
+            )
             for logits in (y_true, y_pred)
         )
-        return self.temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
+        terms = ops.where(is_given, ops.exp(teacher) * (teacher - student), 0.0)
+        return self.temperature**2 * ops.sum(terms, axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "temperature": self.temperature}
@@ -231,18 +453,41 @@ class CosineDistance(keras.losses.Loss):
 
 
 class RankingLoss(keras.losses.Loss):
-    """Base class for losses that compare a model's scores of candidates with a teacher's scores."""
+    """Base class for losses that compare a model's scores of candidates with a teacher's scores.
+
+    Args:
+        scale: Factor of the model's scores. Defaults to 1.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "ranking_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        checks.POSITIVE.check(scale=scale)
+        self.scale = scale
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MarginMSELoss(RankingLoss):
-    """The squared error of score differences, to train a re-ranker on a teacher's scores.
+    """The squared error of score differences, to train a model on a teacher's scores.
 
     A difference is the first candidate's score minus another candidate's score. The loss compares
     the model's differences with the teacher's, so the scale of the scores matters, but not their
-    mean. Usually, the first candidate is relevant, and the others are hard negatives.
+    mean. Usually, the first candidate is relevant, and the others are hard negatives. The model is
+    a re-ranker (`MultipleChoice`) or a `TextEmbedder`, whose scores are dot products.
 
     Args:
+        scale: Factor of the model's scores, for example 10 for cosine similarities. Defaults to 1.
         reduction: See `keras.losses.Loss`.
         name: See `keras.losses.Loss`.
         dtype: See `keras.losses.Loss`.
@@ -266,17 +511,18 @@ class MarginMSELoss(RankingLoss):
 
     def __init__(
         self,
+        scale: float = 1.0,
         reduction: str = "mean_with_sample_weight",
         name: str = "margin_mse_loss",
         dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(scale, reduction, name, dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         is_candidate = ops.isfinite(y_true)[:, 1:]
         teacher, student = (
             ops.where(is_candidate, scores[:, :1] - scores[:, 1:], 0.0)
-            for scores in (ops.cast(y_true, y_pred.dtype), y_pred)
+            for scores in (ops.cast(y_true, y_pred.dtype), self.scale * y_pred)
         )
         count = ops.sum(ops.cast(is_candidate, y_pred.dtype), axis=-1)
         return ops.divide_no_nan(ops.sum(ops.square(student - teacher), axis=-1), count)
@@ -284,11 +530,13 @@ class MarginMSELoss(RankingLoss):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class ListNetLoss(RankingLoss):
-    """The cross-entropy between two softmaxes over a query's candidates, to train a re-ranker.
+    """The cross-entropy between two softmaxes over a query's candidates.
 
     One softmax is over the model's scores, the other over a teacher's scores or relevance grades.
+    The model is a re-ranker (`MultipleChoice`) or a `TextEmbedder`, whose scores are dot products.
 
     Args:
+        scale: Factor of the model's scores, for example 20 for cosine similarities. Defaults to 1.
         reduction: See `keras.losses.Loss`.
         name: See `keras.losses.Loss`.
         dtype: See `keras.losses.Loss`.
@@ -313,18 +561,19 @@ class ListNetLoss(RankingLoss):
 
     def __init__(
         self,
+        scale: float = 1.0,
         reduction: str = "mean_with_sample_weight",
         name: str = "list_net_loss",
         dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(scale, reduction, name, dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         is_candidate = ops.isfinite(y_true)
         low = masked_score(keras.backend.standardize_dtype(y_pred.dtype))
         teacher, student = (
             ops.where(is_candidate, scores, low)
-            for scores in (ops.cast(y_true, y_pred.dtype), y_pred)
+            for scores in (ops.cast(y_true, y_pred.dtype), self.scale * y_pred)
         )
         targets = ops.where(is_candidate, ops.softmax(teacher, axis=-1), 0.0)
         return -ops.sum(targets * ops.log_softmax(student, axis=-1), axis=-1)
@@ -379,6 +628,25 @@ class CRFLoss(keras.losses.Loss):
         losses = -self.crf.log_likelihood(y_pred, y_true, mask)
         is_label = ops.cast(mask, "float32")
         return ops.divide_no_nan(is_label * losses[:, None], ops.sum(is_label, 1, keepdims=True))
+
+
+def compares_scores(loss: Any) -> bool:
+    """Returns whether a loss compares scores of candidates with a teacher's scores."""
+    return isinstance(loss, RankingLoss | SoftTargetDivergence)
+
+
+def candidate_scores(vectors: Tensor) -> Tensor:
+    """Computes the dot products `(batch, texts - 1)` of each query with its candidates.
+
+    Args:
+        vectors: Embeddings `(batch, texts, dim)`. The first text is the query.
+    """
+    return ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1)
+
+
+def outputs_for(loss: Any, vectors: Tensor) -> Tensor:
+    """Returns what a loss compares with its targets: the embeddings, or the candidates' scores."""
+    return candidate_scores(vectors) if compares_scores(loss) else vectors
 
 
 def cosine_distance(x: Any, y: Any) -> Any:

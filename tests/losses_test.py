@@ -13,10 +13,13 @@ from keras_bert.losses import (
     InBatchNegatives,
     ListNetLoss,
     MarginMSELoss,
+    MatryoshkaLoss,
     SoftTargetDivergence,
+    TripletLoss,
 )
 
 VECTORS = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
+TUPLES = VECTORS.reshape(4, 2, 5)
 
 
 def cross_entropies(first, second, scale):
@@ -31,41 +34,108 @@ def value(loss, numbers, vectors=VECTORS, **arguments):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_in_batch_negatives_matches_numpy(symmetric):
-    first, second = VECTORS[::2], VECTORS[1::2]
+    first, second = TUPLES[:, 0], TUPLES[:, 1]
     expected = cross_entropies(first, second, 2.0)
     if symmetric:
         expected = (expected + cross_entropies(second, first, 2.0)) / 2
     loss = InBatchNegatives(2.0, symmetric)
-    assert value(loss, np.repeat(np.arange(4), 2)) == pytest.approx(expected.mean(), rel=1e-5)
+    numbers = np.arange(8).reshape(4, 2)
+    assert value(loss, numbers, TUPLES) == pytest.approx(expected.mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_padding_rows_are_ignored(symmetric):
     loss = InBatchNegatives(2.0, symmetric)
-    expected = value(loss, [0, 0, 1, 1, 2, 2], VECTORS[:6])
-    weights = np.array([1, 1, 1, 1, 1, 1, 0, 0], "float32")
-    padded_loss = value(loss, [0, 0, 1, 1, 2, 2, -1, -1], sample_weight=weights)
+    expected = value(loss, [[0, 1], [2, 3], [4, 5]], TUPLES[:3])
+    weights = np.array([1, 1, 1, 0], "float32")
+    numbers = [[0, 1], [2, 3], [4, 5], [-1, -1]]
+    padded_loss = value(loss, numbers, TUPLES, sample_weight=weights)
     assert padded_loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_same_index_pairs_are_not_negatives():
-    first, second = VECTORS[::2], VECTORS[1::2]
-    scores = first @ second.T
+    scores = TUPLES[:, 0] @ TUPLES[:, 1].T
     scores[0, 3] = scores[3, 0] = -np.inf
     expected = (np.log(np.exp(scores).sum(1)) - np.diag(scores)).mean()
     # The same pair, pairs with the same first text, and a first text that equals a second text
     for numbers in ([5, 5, 1, 1, 2, 2, 5, 5], [5, 6, 1, 1, 2, 2, 5, 8], [6, 5, 1, 1, 2, 2, 5, 8]):
-        assert value(InBatchNegatives(1.0), numbers) == pytest.approx(expected, rel=1e-5)
+        numbers = np.reshape(numbers, (4, 2))
+        assert value(InBatchNegatives(1.0), numbers, TUPLES) == pytest.approx(expected, rel=1e-5)
+
+
+def test_hard_negatives_are_candidates_of_all_queries():
+    """Missing negatives, a query's own texts and repeated texts do not count."""
+    vectors = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
+    numbers = np.array([[0, 1, 2, 3], [4, 5, 1, -1], [6, 7, 2, 8]])
+    scores = np.einsum("id,jkd->ijk", vectors[:, 0], vectors[:, 1:])
+    scores[0, 1, 1] = -np.inf  # It is the relevant text of query 0.
+    scores[:, 1, 1] = -np.inf  # It is the same text as an earlier candidate.
+    scores[:, 1, 2] = -np.inf  # It is missing.
+    scores[:, 2, 1] = -np.inf  # It is the same text as an earlier candidate.
+    expected = np.log(np.exp(scores).sum((1, 2))) - scores[range(3), range(3), 0]
+    actual = value(InBatchNegatives(1.0), numbers, vectors)
+    assert actual == pytest.approx(expected.mean(), rel=1e-5)
+    # If query 2 had the same relevant text as query 0, text 1 would not be its negative.
+    numbers[2, 1] = 1
+    scores[2, 0, 0] = scores[0, 2, 0] = scores[1, 2, 0] = -np.inf
+    expected = np.log(np.exp(scores).sum((1, 2))) - scores[range(3), range(3), 0]
+    actual = value(InBatchNegatives(1.0), numbers, vectors)
+    assert actual == pytest.approx(expected.mean(), rel=1e-5)
 
 
 def test_cosine_similarity_loss_matches_numpy():
-    first, second = (part / np.linalg.norm(part, axis=1)[:, None] for part in np.split(VECTORS, 2))
-    vectors = np.stack([first, 3 * second], axis=1).reshape(8, 5)
+    first, second = (
+        TUPLES[:, text] / np.linalg.norm(TUPLES[:, text], axis=1)[:, None] for text in range(2)
+    )
     scores = np.array([1, 0, 0.5, -1], "float32")
     expected = np.mean((scores - np.sum(first * second, axis=1)) ** 2)
-    assert value(CosineSimilarityLoss(), np.repeat(scores, 2), vectors) == pytest.approx(
-        expected, rel=1e-5
-    )
+    vectors = np.stack([first, 3 * second], axis=1)
+    assert value(CosineSimilarityLoss(), scores, vectors) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_triplet_loss_ignores_missing_negatives(distance):
+    vectors = np.random.default_rng(0).normal(size=(2, 4, 5)).astype("float32")
+    if distance == "cosine":
+        unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+        distances = 1 - np.sum(unit[:, :1] * unit[:, 1:], axis=-1)
+    else:
+        distances = np.linalg.norm(vectors[:, :1] - vectors[:, 1:], axis=-1)
+    excess = np.maximum(distances[:, :1] - distances[:, 1:] + 1, 0)
+    expected = (excess[0].mean() + excess[1, 0]) / 2
+    numbers = np.array([[0, 1, 2, 3], [4, 5, 6, -1]])
+    actual = value(TripletLoss(1.0, distance), numbers, vectors)
+    assert actual == pytest.approx(expected, rel=1e-5)
+
+
+def test_scores_of_missing_candidates_are_ignored():
+    scores, teacher = VECTORS[:2, :4], VECTORS[2:4, :4].copy()
+    for loss in (MarginMSELoss(2.0), ListNetLoss(2.0), SoftTargetDivergence()):
+        expected = value(loss, teacher[:, :3], scores[:, :3])
+        teacher[:, 3] = -np.inf
+        assert value(loss, teacher, scores) == pytest.approx(expected, rel=1e-5)
+
+
+def test_matryoshka_loss_sums_over_dimensions():
+    vectors = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
+    parts = [
+        vectors[..., :dim] / np.linalg.norm(vectors[..., :dim], axis=-1, keepdims=True)
+        for dim in (2, 5)
+    ]
+    numbers, teacher = np.arange(12).reshape(3, 4), VECTORS[:3, :3]
+    loss = MatryoshkaLoss(InBatchNegatives(3.0), [2, 5], weights=[1, 0.5])
+    first, second = (value(loss.loss, numbers, part) for part in parts)
+    assert value(loss, numbers, vectors) == pytest.approx(first + second / 2, rel=1e-5)
+    same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert value(same, numbers, vectors) == pytest.approx(first + second / 2, rel=1e-5)
+    loss = MatryoshkaLoss(MarginMSELoss(), [2, 5])
+    dots = [np.sum(part[:, :1] * part[:, 1:], axis=-1) for part in parts]
+    expected = sum(value(MarginMSELoss(), teacher, part) for part in dots)
+    assert value(loss, teacher, vectors) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match=r"must be at most 5, .* Received: \[2, 6\]"):
+        value(MatryoshkaLoss(InBatchNegatives(), [2, 6]), numbers, vectors)
+    with pytest.raises(ValueError, match="loss must be a loss of tuples of texts"):
+        MatryoshkaLoss(CosineDistance(), [2])
 
 
 def test_config_round_trip():

@@ -69,6 +69,9 @@ OTHER_CLASSES = {
     optimizers.BertWarmupDecay: SCHEDULE,
     optimizers.ElectraWarmupDecay: SCHEDULE,
     losses.InBatchNegatives: {"scale": 2.5, "symmetric": True},
+    losses.TripletLoss: {"margin": 0.5, "distance": "euclidean"},
+    losses.MarginMSELoss: {"scale": 2.5},
+    losses.ListNetLoss: {"scale": 2.5},
     losses.SoftTargetDivergence: {"temperature": 2.5},
     metrics.MultiLabelF1: {"num_classes": 3, "average": "macro", "threshold": 0.25},
 }

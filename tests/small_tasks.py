@@ -128,8 +128,10 @@ class EmbedderBuckets(Buckets):
 
     def __getitem__(self, index: int):
         features, _, weights = super().__getitem__(index)
-        numbers = np.array([0, 0, 1, 1])
-        return features, np.where(weights > 0, numbers, -1), weights
+        features = {name: value.reshape(2, 2, -1) for name, value in features.items()}
+        weights = weights.reshape(2, 2).min(axis=1)
+        numbers = np.array([[0, 1], [2, 3]])
+        return features, np.where(weights[:, None] > 0, numbers, -1), weights
 
 
 # Each task class, and its batches

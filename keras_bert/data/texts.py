@@ -502,23 +502,6 @@ class WindowExamples:
         return self._preprocessor.pack_parts(parts, self._has_prompt, self._pools_prompt)
 
 
-class TextPairExamples(TextExamples):
-    """Text pairs in memory, with each text in a separate sequence."""
-
-    def pack(self, index: np.ndarray) -> Sequences:
-        """Packs pairs by index. Each pair has two sequences."""
-        first, second = (column.take(index) for column in self._columns)
-        self._count(index, np.maximum(first.lengths, second.lengths), 1)
-        # Paired texts are next to each other.
-        lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
-        starts = np.cumsum(lengths) - lengths
-        values = np.empty(lengths.sum(), "int32")
-        for side, rows in enumerate((first, second)):
-            values[NUMPY.ranges(starts[side::2], rows.lengths)] = rows.values
-        features, _ = self._preprocessor.pack_tokens(Ragged(values, lengths))
-        return Sequences(features, np.full(len(index), 2))
-
-
 class ProductExamples:
     """All combinations of texts and second texts. Only the first texts are truncated.
 

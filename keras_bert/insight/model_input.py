@@ -27,7 +27,7 @@ from keras_bert.data.pretraining.instances import PAIR_FORMATS
 from keras_bert.data.questions import question_rows
 from keras_bert.insight.input_sequence import Excerpt, InputSequence, ModelInputs
 from keras_bert.insight.token_sources import TokenSource, track_sources
-from keras_bert.models.inputs import ROWS_OF_PAIRS
+from keras_bert.models.inputs import ROWS_OF_TUPLES
 from keras_bert.tasks.next_sentence_predictor import NEXT_SENTENCE, SENTENCE_ORDER
 from keras_bert.tasks.task import Task
 from keras_bert.text.words import WordUnit, infer_word_unit, join_words, joined_spans
@@ -169,8 +169,8 @@ def _sequences_of_text(
     found: dict[tuple[int, ...], InputSequence] = {}
     for batch, (sources, index) in zip(batches, packed.with_indices(), strict=True):
         numbers, masks = sources["token_ids"], sources["padding_mask"]
-        if numbers.ndim == 3 and batch.features["token_ids"].ndim == 2:
-            batch = _unflatten_pairs(batch, numbers.shape)
+        if ROWS_OF_TUPLES in batch.features:
+            batch = _separate_texts(batch)
         for at in np.ndindex(numbers.shape[:-1]):
             length, row = int(masks[at].sum()), int(index[at[0]])
             # Examples may have fewer choices. Padding examples in a batch repeat examples.
@@ -198,16 +198,11 @@ def _number_windows(sequences: Sequence[InputSequence]) -> list[InputSequence]:
     ]
 
 
-def _unflatten_pairs(batch: _Batch, shape: tuple[int, ...]) -> _Batch:
-    """Restores the two sequences of each pair in a batch of a `TextEmbedder`."""
+def _separate_texts(batch: _Batch) -> _Batch:
+    """Restores the sequences of each tuple in a batch that contains each text once."""
     features = dict(batch.features)
-    rows = features.pop(ROWS_OF_PAIRS, None)
-    features.pop("row_mask", None)
-    if rows is not None:
-        features = {name: values[rows] for name, values in features.items()}
-    features = {name: values.reshape(shape) for name, values in features.items()}
-    is_score = np.asarray(batch.labels).dtype.kind == "f"
-    return _Batch(features, batch.labels[::2] if is_score else None, batch.weights[::2])
+    rows = features.pop(ROWS_OF_TUPLES)
+    return batch._replace(features={name: values[rows] for name, values in features.items()})
 
 
 def _sequence(
@@ -252,6 +247,8 @@ def _labels(
         has_answer = int(labels[OUTPUTS[1]][row]) > 0
         return ("", {"answer": tuple(marks)}) if has_answer else ("no answer", {})
     if len(at) == 2 and labels.dtype.kind in "iu":
+        if labels.ndim == 2:  # Numbers that identify texts
+            return "", {}
         return ("correct" if int(labels[row]) == at[1] else "wrong"), {}
     value = labels[row]
     if np.shape(value) == sequence.token_ids.shape and not task.is_sequence_level:

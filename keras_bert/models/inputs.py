@@ -20,9 +20,9 @@ POOLING_MASK = "pooling_mask"
 # examples of all devices is each loss's divisor, the mean over the micro-batches in the step. The
 # losses of tasks read it. It is not a model input.
 LOSS_DIVISORS = "loss_divisors"
-# Batches of pairs that contain each text once have int32 `(2 * pairs,)`, the index of each text's
-# features in the batch. The loss of `TextEmbedder` reads it. It is not a model input.
-ROWS_OF_PAIRS = "rows_of_pairs"
+# Batches of tuples of texts that contain each text once have int32 `(rows, texts)`, the index of
+# each text's features in the batch. The losses of tasks on tuples read it. It is not a model input.
+ROWS_OF_TUPLES = "rows_of_tuples"
 # Batches with padding examples have float32 `(rows,)`, 0 for padding examples. The losses of tasks
 # read it, because they count other examples with a weight of 0. It is not a model input.
 REAL_ROWS = "row_mask"
@@ -70,7 +70,7 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
             f"The inputs must contain token_ids. Received the inputs: {sorted(inputs)}"
         )
     # Keras would flatten the dict and shift every input that follows an unknown one.
-    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS, ROWS_OF_PAIRS, REAL_ROWS})
+    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS, ROWS_OF_TUPLES, REAL_ROWS})
     if unknown:
         raise ValueError(
             f"The inputs must be among {', '.join(names)}. Received: "

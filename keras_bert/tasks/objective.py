@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.losses import CRFLoss, InBatchNegatives
+from keras_bert.losses import CRFLoss
 from keras_bert.metrics import ClassAccuracy, ElementMean, weights_like
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import REAL_ROWS
@@ -49,8 +49,8 @@ def fine_tuning_rate(hidden_dim: int) -> float:
     return next(rate for least, rate in _FINE_TUNING_RATES if hidden_dim >= least)
 
 
-# These losses have class or text IDs as targets. Floats would round the IDs.
-_LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, InBatchNegatives, CRFLoss)
+# These losses have class IDs as targets. Floats would round the IDs.
+_LOSSES_OF_IDS = (keras.losses.SparseCategoricalCrossentropy, CRFLoss)
 
 
 class OutputLoss:
@@ -70,13 +70,20 @@ class OutputLoss:
         self.loss = loss
         self.coefficient = coefficient
         self.is_sum = loss.reduction == "sum"
+        has_ids = isinstance(loss, _LOSSES_OF_IDS) or getattr(loss, "has_id_targets", False)
+        self._target_dtype = None if has_ids else loss.dtype
+        self._num_reduced_axes = getattr(loss, "num_reduced_axes", 1)
         self._ignored_class = getattr(loss, "ignore_class", None)
+
+    def shape_of_values(self, output: Tensor) -> tuple[Any, ...]:
+        """Returns the shape of the loss's values, such as one value for each example or token."""
+        shape: tuple[Any, ...] = ops.shape(output)
+        return shape[: len(shape) - self._num_reduced_axes]
 
     def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
         """Computes the weighted sum over a batch, float32."""
-        shape = ops.shape(output)[:-1]
-        target_dtype = None if isinstance(self.loss, _LOSSES_OF_IDS) else self.loss.dtype
-        target = ops.convert_to_tensor(target, dtype=target_dtype)
+        shape = self.shape_of_values(output)
+        target = ops.convert_to_tensor(target, dtype=self._target_dtype)
         output = ops.convert_to_tensor(output, dtype=self.loss.dtype)
         values = ops.cast(self.loss.call(target, output), "float32")
         num_axes = len(values.shape)
@@ -180,7 +187,7 @@ class Objective:
         """Yields the name, loss, sum and divisor of each output."""
         for name, loss in self._losses.items():
             target, output, weights = select_output(name, y, y_pred, sample_weight)
-            divisor = loss.divisor(x, target, ops.shape(output)[:-1], weights)
+            divisor = loss.divisor(x, target, loss.shape_of_values(output), weights)
             yield name, loss, loss.sum(x, target, output, weights), divisor
 
 

@@ -3,43 +3,35 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import itertools
 import os
-import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
-from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Rows, adapter_class
-from keras_bert.data.adapters.texts import TextAdapter, single_texts
+from keras_bert.data.adapters.reading import Rows
+from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.batch_options import BatchOptions
-from keras_bert.data.batches import Batches
-from keras_bert.data.columns import given_columns, match_input_type, materialize
-from keras_bert.data.labels import LabelRules, rank_labels
-from keras_bert.data.loader import Batch, Loader, RowsInMemory, add_row_mask
+from keras_bert.data.columns import match_input_type, materialize
+from keras_bert.data.labels import rank_labels
 from keras_bert.data.prompts import Prompts, num_prompt_tokens
-from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.pooling import SentencePooling, unit_vectors
-from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
+from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import (
     POOLING_MASK,
-    ROWS_OF_PAIRS,
     first_positions,
     pooling_mask_input,
     token_inputs,
 )
-from keras_bert.ops import dispatch
-from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.prediction import warn_if_truncated
-from keras_bert.tasks.prompted_task import PromptedTask, check_single_texts, texts_with_prompt
+from keras_bert.tasks.prompted_task import check_single_texts, texts_with_prompt
+from keras_bert.tasks.tuple_task import TupleTask
 from keras_bert.tasks.zero_shot import (
     SIMILARITY_HYPOTHESIS,
     cosine_similarities,
@@ -51,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TextEmbedder(PromptedTask):
+class TextEmbedder(TupleTask):
     """An encoder with pooling that computes an embedding for each text.
 
     ```python
@@ -64,14 +56,33 @@ class TextEmbedder(PromptedTask):
     question and its answer. Pass a list of (a, b) pairs, a tuple of two lists, or a dict with
     `text` and `text_pair`. The texts of the other pairs in a batch are the negatives. Pairs that
     share a text are not negatives of each other, and are in different batches if possible.
-    `batch_size` counts pairs, and `sample_weight` has one weight per pair. For features, `y` is the
-    target of the loss. For `InBatchNegatives`, it has a number for each text that identifies the
-    text or its pair.
+    `batch_size` counts pairs, and `sample_weight` has one weight per pair.
 
-    With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` is the similarity of each
-    pair, from -1 to 1. A text in multiple pairs is only encoded once per batch, unless this would
-    require another compilation. If a pair has two identical texts, they are encoded separately,
-    with different dropout.
+    A pair may be followed by any number of hard negatives: texts that are similar to the first
+    text, but not relevant. Pass a list of (a, b, negative, …) tuples, a tuple of lists, or the
+    column `negatives` with a text or a list of texts for each pair. `fit` also accepts batches from
+    a generator, a `PyDataset`, a `DataLoader` or a batched `tf.data.Dataset`, as lists of tuples or
+    dicts.
+
+    The loss determines what `x` and `y` contain:
+
+    | loss (in `keras_bert.losses`) | `x` | `y` |
+    |---|---|---|
+    | `InBatchNegatives()`, the default | pairs or tuples | `None` |
+    | `TripletLoss()` | tuples | `None` |
+    | `CosineSimilarityLoss()` | pairs | the similarity of each pair, from -1 to 1 |
+    | `MarginMSELoss()`, `ListNetLoss()`, `SoftTargetDivergence()` | tuples | scores, see below |
+    | `MatryoshkaLoss(loss, dimensions)` | as for `loss` | as for `loss` |
+    | `"mse"`, `CosineDistance()` or another Keras loss | single texts | embeddings of a teacher |
+
+    Scores are a list of numbers for each tuple, usually from a cross-encoder: the score of the
+    first text with each of the others. The embedder learns to compute the same scores as dot
+    products.
+
+    A text in multiple tuples is only encoded once per batch, unless this would require another
+    compilation. If a pair has two identical texts, they are encoded separately, with different
+    dropout. For features, `token_ids` have the shape `(batch, texts, length)`, and `y` is the
+    target of the loss.
 
     `compile()` defaults to AdamW with a learning rate of 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
@@ -126,7 +137,6 @@ class TextEmbedder(PromptedTask):
 
     predict_method = "embed"
     supports_windows = True
-    needs_labels = False
     default_learning_rate = 2e-5
     preset_options = (
         *("pooling", "normalize", "prompts", "default_prompt_name", "include_prompt"),
@@ -383,62 +393,16 @@ class TextEmbedder(PromptedTask):
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
-        if adapter_class(self.adapters, x) and (y is not None) != self._learns_scores:
-            raise ValueError(
-                "y must be the similarities of the pairs of texts with CosineSimilarityLoss. "
-                "Received: None"
-                if y is None
-                else "y must be None, because an embedder is trained on pairs of texts without "
-                "labels. Received: labels. Use the loss CosineSimilarityLoss for pairs with "
-                "similarities."
-            )
         rows = super()._read(x, y, sample_weight, options)
-        if isinstance(rows, InputAdapter) and not _are_pairs(rows):
+        labels = getattr(rows, "labels", None)
+        if labels is None or self._learns_tuples:
+            return rows
+        if labels.shape[1:] != self.output.shape[1:]:
             raise ValueError(
-                "An embedder is trained on pairs of texts in memory, without labels: a list of (a, "
-                "b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. Received: "
-                f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}"
+                f"y must have an embedding of {self.output.shape[-1]} numbers for each text. "
+                f"Received: shape {labels.shape}"
             )
         return rows
-
-    @property
-    def _learns_scores(self) -> bool:
-        """Whether the model is compiled for pairs with similarities."""
-        return isinstance(getattr(self, "loss", None), CosineSimilarityLoss)
-
-    def _label_rules(self, options: BatchOptions) -> LabelRules:
-        return LabelRules(is_score=self._learns_scores)
-
-    def _targets_and_weights(
-        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
-    ) -> tuple[Any, Any, Any]:
-        if y_pred is not None and isinstance(x, Mapping) and ROWS_OF_PAIRS in x:
-            y_pred = keras.ops.take(y_pred, x[ROWS_OF_PAIRS], axis=0)
-        return y, y_pred, sample_weight
-
-    def _packed_batches(
-        self, rows: InputAdapter, options: BatchOptions, preprocessor: Any
-    ) -> Batches:
-        if not _are_pairs(rows):  # To count the tokens of texts
-            return super()._packed_batches(rows, options, preprocessor)
-        pairs = min(len(rows), options.rows_in_batch)
-        if options.training and pairs < 2 and rows.labels is None:
-            raise ValueError(
-                "A batch must have two or more pairs, because the second texts of the other pairs "
-                f"are the negatives. Received: {pairs}"
-            )
-        weights = np.ones(len(rows), "float32") if rows.weights is None else rows.weights
-        numbers = None
-        if rows.labels is None:  # The other pairs in a batch are negatives.
-            ids = collections.defaultdict[str, int](itertools.count().__next__)
-            numbers = np.array(
-                [[ids[text] for text in column] for column in rows.columns.values()]
-            ).T
-        columns = given_columns(labels=rows.labels, weights=weights, texts=numbers)
-        source = RowsInMemory(TextPairExamples(rows.columns, preprocessor), columns)
-        has_any_shape = not (options.compiles or options.pads_last_batch)
-        finish = _distinct if rows.labels is not None and has_any_shape else _consecutive
-        return Loader(source, preprocessor, options, finish)
 
     def export(
         self,
@@ -481,51 +445,3 @@ class TextEmbedder(PromptedTask):
 def _check_dimensions(dimensions: int | None, largest: int) -> None:
     dimension_range = checks.NumberRange(at_least=1, at_most=largest, integer=True)
     dimension_range.check_optional(dimensions=dimensions)
-
-
-def _are_pairs(rows: InputAdapter) -> TypeGuard[TextAdapter]:
-    return isinstance(rows, TextAdapter) and "text_pair" in rows.columns
-
-
-def _consecutive(batch: Batch) -> tuple[Any, ...]:
-    """Flattens a batch of pairs, so that the two texts in each pair are consecutive.
-
-    Returns:
-        Features `(2 * pairs, length)`, targets `(2 * pairs,)` and sample weights `(2 * pairs,)`.
-        Each target is the pair's similarity (float32), or a number that identifies the text (int32,
-        -1 for padding pairs). Sample weights are float32, and 0 for padding pairs.
-    """
-    scores, weights = batch.columns.get("labels"), batch.columns["weights"]
-    pairs = len(batch.rows)
-    row_mask = np.ones(pairs, "float32") if batch.row_mask is None else batch.row_mask
-    # (pairs, 2, length) -> (2 * pairs, length)
-    features = {name: x.reshape(2 * pairs, x.shape[2]) for name, x in batch.features.items()}
-    if batch.row_mask is not None:
-        features = add_row_mask(features, np.repeat(row_mask, 2))
-    if scores is not None:
-        targets = np.repeat(scores, 2)
-    else:
-        # The number only depends on the text, because other processes may have the same text.
-        texts = [zlib.crc32(row) >> 1 for row in np.ascontiguousarray(features["token_ids"])]
-        targets = np.where(np.repeat(row_mask, 2) > 0, texts, -1).astype("int32")
-    return features, targets, np.repeat(weights * row_mask, 2)
-
-
-def _distinct(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch of pairs like `_consecutive`, but with the features of each text only once.
-
-    The loss of each pair has the same distribution over dropout as with separate copies.
-    """
-    features, targets, weights = _consecutive(batch)
-    ids = features["token_ids"]
-    is_copy = np.zeros(len(ids), ids.dtype)
-    is_copy[1::2] = (ids[::2] == ids[1::2]).all(axis=1)
-    _, first, rows = np.unique(
-        np.column_stack([is_copy, ids]), axis=0, return_index=True, return_inverse=True
-    )
-    if dispatch.is_tensorflow_on_cpu():
-        # Operations are compiled for each number of tokens. If the number of texts is padded, fewer
-        # different numbers occur.
-        first = np.resize(first, -(-len(first) // 8) * 8)
-    features = {name: x[first] for name, x in features.items()}
-    return {**features, ROWS_OF_PAIRS: rows.reshape(-1).astype("int32")}, targets, weights

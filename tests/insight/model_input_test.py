@@ -16,7 +16,7 @@ from keras_bert import (
     TokenClassifier,
     insight,
 )
-from keras_bert.models.inputs import ROWS_OF_PAIRS
+from keras_bert.models.inputs import ROWS_OF_TUPLES
 from keras_bert.tasks import fit_plan
 from tests import task_cases
 from tests.text.small_tokenizers import make_tokenizer
@@ -44,7 +44,7 @@ def fitted_sequences(task, data, batch_size):
     train = fit_plan.plan_fit(task, x, y, weights, arguments).train
     batches = [(train.x,)] if train.are_arrays else train.x
     for features, *_ in batches:
-        rows = features.get(ROWS_OF_PAIRS, slice(None))
+        rows = features.get(ROWS_OF_TUPLES, slice(None))
         length = features["token_ids"].shape[-1]
         columns = [
             features[name][rows].reshape(-1, features[name].shape[-1] if name[0] == "m" else length)

@@ -105,7 +105,8 @@ def test_class_ids_are_not_rounded():
     logits = 20 * np.eye(300, dtype="float32")[256:258]
     assert value(classes, {}, np.array([256, 257]), logits, None)[0] < 0.1
     negatives = keras_bert.losses.InBatchNegatives(1.0, dtype="bfloat16")
-    texts, vectors = np.array([256, 256, 257, 257]), np.eye(2, dtype="float32")[[0, 0, 1, 1]]
+    texts = np.array([[256, 256], [257, 257]])
+    vectors = np.eye(2, dtype="float32")[[[0, 0], [1, 1]]]
     received = value(negatives, {}, texts, vectors, None)[0]
     assert received == pytest.approx(np.log(1 + np.exp(-1)), abs=0.01)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import importlib
 import json
 
 import keras
@@ -11,7 +12,14 @@ pytestmark = pytest.mark.on_torch
 from keras_bert import Backbone, TextEmbedder, checkpoints, load_model  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.losses import CosineSimilarityLoss  # noqa: E402
+from keras_bert.losses import (  # noqa: E402
+    CosineSimilarityLoss,
+    InBatchNegatives,
+    MarginMSELoss,
+    MatryoshkaLoss,
+    SoftTargetDivergence,
+    TripletLoss,
+)
 from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
@@ -77,11 +85,32 @@ def test_embed_keeps_the_order():
         (["a", "b"], None, "Received: single texts"),
         ([("a", "b")], None, r"two or more pairs, because .* are the negatives\. Received: 1"),
         ([("a", "b")], [1], "without labels"),
+        ([("a", "b"), ("a",)], None, "Row 1 must be a pair of texts. Received: 1 texts"),
+        ([("a", "b", "a"), ("a", "b", 3)], None, "The negatives of row 1 must be texts"),
+        ((["a", "b"], ["a", "b"], ["a"]), None, "All columns must have the same length"),
     ],
 )
 def test_invalid_training_data_raises(x, y, message):
     with pytest.raises(ValueError, match=message):
         make_embedder().fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "x", "y", "message"),
+    [
+        (MarginMSELoss(), [("a", "b", "green")], [[1.0]], "finite score for each of its 2"),
+        (MarginMSELoss(), [("a", "b", "green")], None, "y must be a list with the score of each"),
+        (CosineSimilarityLoss(), [("a", "b", "green")], [1], "must be pairs of texts for the"),
+        (TripletLoss(), [("a", "b"), ("b", "a")], None, "hard negatives"),
+        ("mse", [("a", "b")], [[1.0] * 16], "x must be single texts for the loss mse"),
+        ("mse", ["a"], [[1.0] * 15], r"16 numbers for each text\. Received: shape \(1, 15\)"),
+    ],
+)
+def test_data_that_does_not_fit_the_loss_raises(loss, x, y, message):
+    embedder = make_embedder()
+    embedder.compile("sgd", loss)
+    with pytest.raises(ValueError, match=message):
+        embedder.fit(x, y)
 
 
 @pytest.mark.on_each_backend
@@ -99,12 +128,88 @@ def test_equal_texts_are_not_negatives():
     assert losses[2] == pytest.approx(expected, rel=1e-4)
 
 
+COLUMNS = ("text", "text_pair")
+TUPLES = [
+    ("a red b", "red", "b green", "grey a"),
+    ("green", "b b green", "blue"),
+    ("a white", "white"),
+    ("black", "a black", "grey a", "blue b"),
+]
+
+
+@pytest.mark.on_each_backend
+def test_tuples_may_have_any_number_of_negatives():
+    embedder = make_embedder()
+    embedder.compile("sgd")
+    loss = embedder.evaluate(TUPLES, verbose=0)
+    vectors = [embedder.embed(list(texts)) for texts in TUPLES]
+    queries, candidates = (
+        np.concatenate([row[part] for row in vectors]) for part in (slice(1), slice(1, None))
+    )
+    scores = 20 * queries @ candidates.T
+    scores[:, 7] = -np.inf  # "grey a" is also a negative of the first query.
+    positives = scores[range(4), [0, 3, 5, 6]]
+    assert loss == pytest.approx(np.mean(np.log(np.exp(scores).sum(1)) - positives), rel=1e-4)
+    columns = {name: [row[index] for row in TUPLES] for index, name in enumerate(COLUMNS)}
+    table = {**columns, "negatives": [list(row[2:]) for row in TUPLES]}
+    generator = (batch for batch in [table])
+    assert embedder.evaluate(generator, steps=1, verbose=0) == pytest.approx(loss, rel=1e-5)
+    history = embedder.fit(table, batch_size=4, epochs=2, verbose=0).history
+    assert history["loss"][0] == pytest.approx(loss, rel=1e-3)
+    assert history["loss"][1] < loss
+
+
+def test_losses_match_sentence_transformers(tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    torch = pytest.importorskip("torch")
+    theirs = importlib.import_module("sentence_transformers.sentence_transformer.losses")
+    embedder = make_embedder()
+    embedder.save_hugging_face(tmp_path)
+    model = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
+    columns = [[f"{first} {second}" for second in COLORS[:3]] for first in ("a", *COLORS[3:])]
+    features = [model.preprocess(column) for column in columns]
+    scores = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
+    ranking = theirs.MultipleNegativesRankingLoss(model, scale=5.0)
+    for loss, expected, y in (
+        (InBatchNegatives(5.0), ranking, None),
+        (MatryoshkaLoss(InBatchNegatives(5.0), [16, 8], [1, 2]), "matryoshka", None),
+        (TripletLoss(0.7, "euclidean"), "triplet", None),
+        (MarginMSELoss(), theirs.MarginMSELoss(model), scores),
+        (
+            SoftTargetDivergence(3.0),
+            theirs.DistillKLDivLoss(model, temperature=3.0),
+            scores,
+        ),
+    ):
+        parts, used = features, tuple(columns)
+        if expected == "matryoshka":
+            expected = theirs.MatryoshkaLoss(model, ranking, [16, 8], [1, 2])
+        elif expected == "triplet":
+            expected = theirs.TripletLoss(model, triplet_margin=0.7)
+            parts, used = features[:3], tuple(columns[:3])
+        copies = [dict(part) for part in parts]
+        reference = expected(copies, None if y is None else torch.tensor(y)).item()
+        embedder.compile("sgd", loss)
+        assert embedder.evaluate(used, y, verbose=0) == pytest.approx(reference, rel=1e-4)
+
+
+def test_training_on_embeddings_of_a_teacher():
+    embedder, teacher = make_embedder(), make_embedder()
+    random_weights(teacher, 1)
+    vectors = teacher.embed(TEXTS)
+    embedder.compile("sgd", "mse")
+    expected = np.mean((embedder.embed(TEXTS) - vectors) ** 2)
+    assert embedder.evaluate(TEXTS, vectors, verbose=0) == pytest.approx(expected, rel=1e-4)
+    embedder.fit(TEXTS * 20, np.tile(vectors, (20, 1)), epochs=3, verbose=0)
+    assert embedder.evaluate(TEXTS, vectors, verbose=0) < expected
+
+
 def test_equal_texts_are_in_different_batches():
     embedder = make_embedder()
     embedder.compile("sgd")
     pairs = [(f"a {color}", color) for color in COLORS[:4] for _ in range(2)]
     batches = embedder.evaluation_batches(pairs, batch_size=4)
-    assert [len(set(texts.tolist())) for _, texts, _ in batches] == [8, 8]
+    assert [len(set(texts.reshape(-1).tolist())) for _, texts, _ in batches] == [8, 8]
 
 
 def test_training_on_scored_pairs():
@@ -118,8 +223,8 @@ def test_training_on_scored_pairs():
     features, targets, _ = next(iter(embedder.evaluation_batches(pairs, scores)))
     if keras.backend.backend() != "jax":
         # The three different texts, and a second copy of the text that is paired with itself
-        assert len(np.unique(features["rows_of_pairs"])) == 4
-    assert sorted(targets) == sorted(np.repeat(scores, 2))
+        assert len(np.unique(features["rows_of_tuples"])) == 4
+    assert sorted(targets) == sorted(scores)
     for _ in range(3):
         before = embedder.evaluate(pairs, scores, verbose=0)
         embedder.fit(pairs, scores, batch_size=4, epochs=4, verbose=0)

@@ -42,7 +42,7 @@ class BatchedText(abc.ABC):
 
     def __init__(self, example: Any) -> None:
         self._example = example
-        self.has_labels = _parts(example).labels is not None
+        self.has_labels = split_batch(example).labels is not None
 
     def example(self) -> Any:
         """Returns a batch with some examples, or `None` without batches."""
@@ -126,7 +126,7 @@ class _DataLoaderText(_StreamedText):
         super().__init__(example, readings)
         # A data set without a length may be an iterator that can only be read once.
         self.can_be_read_ahead = hasattr(loader.dataset, "__len__")
-        x = _parts(example).x
+        x = split_batch(example).x
         if isinstance(x, list) and not isinstance(x[0], (str, bytes)):
             raise ValueError(
                 "A DataLoader collates pairs into two columns that may also be two examples. For "
@@ -188,7 +188,7 @@ def _example(loader: Any) -> Any:
 
 
 def _is_text(batch: Any, source: str) -> bool:
-    x = _parts(batch).x
+    x = split_batch(batch).x
     if isinstance(x, (str, bytes)):
         raise ValueError(
             f'A {source} must yield batches: a list of texts or a dict with "text" and '
@@ -198,19 +198,19 @@ def _is_text(batch: Any, source: str) -> bool:
     return is_text(x)
 
 
-class _Parts(NamedTuple):
+class BatchParts(NamedTuple):
     x: Any
     labels: Any = None
     weights: Any = None
 
 
-def _parts(batch: Any) -> _Parts:
+def split_batch(batch: Any) -> BatchParts:
     """Splits a batch into `x`, labels and weights. Missing labels or weights are `None`."""
     if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
         batch = tuple(batch)  # Keras does the same.
     if isinstance(batch, tuple) and 0 < len(batch) <= 3:
-        return _Parts(*batch)
-    return _Parts(batch, label_column(batch))
+        return BatchParts(*batch)
+    return BatchParts(batch, label_column(batch))
 
 
 class PrebatchedText(Batches):
@@ -277,7 +277,7 @@ class PrebatchedText(Batches):
 
     def _converted(self, number: int, batch: Any, first_row: int = 0) -> Any:
         """Converts a batch to features, labels and weights, or to features and example indices."""
-        parts = _parts(batch)
+        parts = split_batch(batch)
         try:
             if self._read_columns is None:
                 drop_labels(tuple(part for part in parts if part is not None))
@@ -367,6 +367,21 @@ class TextDatasetAdapter(InputAdapter):
     def _elements_have_labels(self) -> bool:
         return dataset_has_labels(self.dataset)
 
+    def batched_text(self) -> BatchedText:
+        """Returns the batches as `BatchedText`.
+
+        Raises:
+            ValueError: If the dataset has no batches.
+        """
+        from keras_bert.data.tfdata import text_datasets
+
+        if not text_datasets.is_batched(self.dataset):
+            raise ValueError(
+                "A tf.data.Dataset of tuples of texts must have batches. Received: a dataset of "
+                "single elements. Call its batch method, for example `dataset.batch(32)`."
+            )
+        return _DatasetText(self.dataset)
+
     def count_batches(self, batch_size: int) -> int:
         from keras_bert.data.tfdata import text_datasets
 
@@ -378,10 +393,9 @@ class TextDatasetAdapter(InputAdapter):
 
         _check_not_split(preprocessor, "a dataset")
         if text_datasets.is_batched(self.dataset):
-            text = _DatasetText(self.dataset)
             # Each batch is padded to its longest example on all backends.
             options = dataclasses.replace(options, compiles=False)
-            return PrebatchedText(text, preprocessor, options, self._read_columns)
+            return PrebatchedText(self.batched_text(), preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)
 
@@ -440,6 +454,10 @@ class TextBatchesAdapter(TextDatasetAdapter):
 
     def _elements_have_labels(self) -> bool:
         return self.dataset.has_labels
+
+    def batched_text(self) -> BatchedText:
+        """Returns the batches."""
+        return self.dataset
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         _check_not_split(preprocessor, "batches of text")
