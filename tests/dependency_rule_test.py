@@ -47,7 +47,7 @@ PACKAGES = {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
         "text",
     },
-    "search": {"checks", "data", "progress", "text"},
+    "search": {"atomic", "checks", "data", "insight", "progress", "text"},
 }  # fmt: skip
 
 # For each package, the third-party libraries it may import
@@ -85,7 +85,7 @@ LIBRARIES = {
     },
     "tasks": {"keras", "numpy", "scipy"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},
-    "search": {"inscriptis", "lxml", "numpy", "pypdf"},
+    "search": {"inscriptis", "lxml", "markdown_it", "numpy", "pypdf", "tantivy", "usearch"},
 }  # fmt: skip
 
 # Imports that are allowed only inside functions. Tokenizers are used without Keras, but checkpoints

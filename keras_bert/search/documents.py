@@ -11,7 +11,9 @@ from pathlib import Path
 from keras_bert import checks
 from keras_bert.data.text_files import UTF_8, read_lines
 
-_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst")
+_TEXT_SUFFIXES = (".txt", ".text", ".rst")
+_MARKDOWN_SUFFIXES = (".md", ".markdown")
+_HTML_SUFFIXES = (".html", ".htm")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,7 @@ def read_documents(
     """Reads documents from files, and from all files with a known suffix in directories.
 
     Known suffixes are `.txt`, `.text`, `.md`, `.markdown`, `.rst`, `.html`, `.htm` and `.pdf`.
-    Hidden files and directories are left out. HTML and PDF require the extra `search`.
+    Hidden files and directories are left out. Markdown becomes plain text, as HTML does.
 
     Args:
         paths: A path, or an iterable of paths.
@@ -79,18 +81,27 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def _read_text(path: Path, encoding: str) -> Document:
-    text = "".join(read_lines(path, encoding)).replace("\r\n", "\n")
-    heading = next((line for line in text.splitlines() if line.strip()), "")
-    is_markdown = path.suffix.lower() in (".md", ".markdown")
-    title = heading.lstrip("#").strip() if is_markdown and heading.startswith("#") else ""
-    return Document(str(path), text, title)
+    return Document(str(path), "".join(read_lines(path, encoding)).replace("\r\n", "\n"))
+
+
+def _read_markdown(path: Path, encoding: str) -> Document:
+    with checks.importing("search", "Reading Markdown"):
+        from markdown_it import MarkdownIt
+    source = "".join(read_lines(path, encoding))
+    document = _from_html(path, MarkdownIt("commonmark").enable("table").render(source))
+    heading = source.lstrip().partition("\n")[0]
+    is_title = heading.startswith("# ")
+    return dataclasses.replace(document, title=heading.strip("# ") if is_title else "")
 
 
 def _read_html(path: Path, encoding: str) -> Document:
+    return _from_html(path, "".join(read_lines(path, encoding)))
+
+
+def _from_html(path: Path, content: str) -> Document:
     with checks.importing("search", "Reading HTML"):
         import inscriptis
         import lxml.html
-    content = "".join(read_lines(path, encoding))
     if not content.strip():
         return Document(str(path), "")
     root = lxml.html.fromstring(content.encode(), parser=lxml.html.HTMLParser(encoding=UTF_8))
@@ -117,6 +128,7 @@ def _read_pdf(path: Path, encoding: str) -> Document:
 
 _READERS: dict[str, Callable[[Path, str], Document]] = {
     **dict.fromkeys(_TEXT_SUFFIXES, _read_text),
-    **dict.fromkeys((".html", ".htm"), _read_html),
+    **dict.fromkeys(_MARKDOWN_SUFFIXES, _read_markdown),
+    **dict.fromkeys(_HTML_SUFFIXES, _read_html),
     ".pdf": _read_pdf,
 }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An index of documents in one directory, for search by words and by vectors.
 
-The directory contains an SQLite database with the documents, and the terms and vectors of their
-passages. Every change is a transaction: other processes can search while documents are added, and a
-killed process loses only the documents that it was adding.
+The directory contains an SQLite database with the documents, and the vectors of their passages.
+Every change is a transaction: other processes can search while documents are added, and a killed
+process loses only the documents that it was adding. The files for fast searches, by `WordIndex` and
+`NearestVectors`, are made from the database.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from keras_bert.data.arrays import unit_rows
 from keras_bert.data.packing import num_special_tokens
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
+from keras_bert.search.nearest import NearestVectors
 from keras_bert.search.passages import split_passages, text_with_title
 from keras_bert.search.terms import terms
+from keras_bert.search.words import WordIndex
 
 Array = np.ndarray[Any, Any]
 
@@ -37,19 +40,18 @@ _SCHEMA = """
 CREATE TABLE settings(name TEXT PRIMARY KEY, value NOT NULL);
 CREATE TABLE documents(id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, title TEXT NOT NULL,
     text TEXT NOT NULL, page_starts TEXT NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE passages(id INTEGER PRIMARY KEY, document INTEGER NOT NULL, start INTEGER NOT NULL,
-    stop INTEGER NOT NULL, vector BLOB NOT NULL);
+CREATE TABLE passages(id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL,
+    start INTEGER NOT NULL, stop INTEGER NOT NULL, vector BLOB NOT NULL);
 CREATE INDEX passages_of_documents ON passages(document);
-CREATE VIRTUAL TABLE terms USING fts5(words, content='',
-    tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'");
-CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, row);
+CREATE TABLE removed(id INTEGER PRIMARY KEY);
 """
 # A text whose vector identifies the embedder
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _MIN_SIMILARITY = 0.999
 # Passages that are added in one transaction
 _PASSAGES_AT_A_TIME = 512
-_ROWS_AT_A_TIME = 65_536
+# Passages that are added to the word index at once
+_PASSAGES_PER_UPDATE = 20_000
 
 
 class SearchIndexError(ValueError):
@@ -105,7 +107,6 @@ class SearchIndex:
         self.directory = Path(directory)
         self.embedder = embedder
         self._lock = threading.RLock()
-        self._vectors: tuple[int, Array, Array] | None = None
         path = self.directory / DATABASE
         if not path.exists() and self.directory.exists() and any(self.directory.iterdir()):
             raise FileExistsError(
@@ -113,17 +114,21 @@ class SearchIndex:
                 f"directory with {next(self.directory.iterdir()).name}, but without {DATABASE}"
             )
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, timeout=60
-        )
+        self._nearest = NearestVectors(self.directory)
+        self._connection = self._connect()
         try:
             self._open()
+            self._words = WordIndex(self.directory)
         except sqlite3.DatabaseError as error:
             self.close()
             raise SearchIndexError(f"{path} cannot be read as an index: {error}") from error
         except BaseException:
             self.close()
             raise
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.directory / DATABASE
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
 
     def _open(self) -> None:
         run, own = self._connection.execute, self._probe()
@@ -139,7 +144,7 @@ class SearchIndex:
                     run(statement)
                 run(f"PRAGMA application_id = {_APPLICATION_ID}")
                 run(f"PRAGMA user_version = {_VERSION}")
-                values = {"generation": 0, "probe": own.tobytes()}
+                values = {"generation": 0, "graph": 0, "probe": own.tobytes()}
                 self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
             elif found != [_APPLICATION_ID, _VERSION]:
                 raise SearchIndexError(
@@ -193,7 +198,7 @@ class SearchIndex:
         Raises:
             ValueError: If a name is empty.
         """
-        num_added = 0
+        num_added = num_new = 0
         with bar("passages", None, " passages", disable=not verbose) as progress_bar:
             for group in self._groups(documents):
                 texts = [
@@ -211,6 +216,11 @@ class SearchIndex:
                     self._count_generation()
                 num_added += len(group)
                 progress_bar.update(len(texts))
+                num_new += len(texts)
+                if num_new >= _PASSAGES_PER_UPDATE:
+                    self._update_words()
+                    num_new = 0
+        self._finish_changes(verbose)
         return num_added
 
     def remove(self, names: Iterable[str]) -> int:
@@ -223,7 +233,25 @@ class SearchIndex:
             count = sum(map(self._delete, dict.fromkeys(names)))
             if count:
                 self._count_generation()
+        self._finish_changes(0)
         return count
+
+    def _update_words(self) -> None:
+        with self._transaction():
+            self._words.update(self._connection)
+            self._count_generation()
+
+    def _finish_changes(self, verbose: int) -> None:
+        self._update_words()
+        with contextlib.closing(self._connect()) as connection:
+            last = self._nearest.build(connection, verbose)
+        if last is not None:
+            with self._transaction():
+                self._connection.execute(
+                    "UPDATE settings SET value = ? WHERE name = 'graph'", (last,)
+                )
+                self._count_generation()
+            self._nearest.remove_others(last)
 
     def _groups(
         self, documents: Iterable[Document]
@@ -280,27 +308,19 @@ class SearchIndex:
             ),
         ).lastrowid
         for start, stop in spans:
-            passage = run(
+            run(
                 "INSERT INTO passages(document, start, stop, vector) VALUES(?, ?, ?, ?)",
                 (number, start, stop, next(vectors).tobytes()),
-            ).lastrowid
-            words = _words(document.title, document.text[start:stop])
-            run("INSERT INTO terms(rowid, words) VALUES(?, ?)", (passage, words))
+            )
 
     def _delete(self, name: str) -> bool:
         run = self._connection.execute
-        row = run("SELECT id, title, text FROM documents WHERE name = ?", (name,)).fetchone()
+        row = run("SELECT id FROM documents WHERE name = ?", (name,)).fetchone()
         if row is None:
             return False
-        number, title, text = row
-        passages = run("SELECT id, start, stop FROM passages WHERE document = ?", (number,))
-        for passage, start, stop in passages.fetchall():
-            run(
-                "INSERT INTO terms(terms, rowid, words) VALUES('delete', ?, ?)",
-                (passage, _words(title, text[start:stop])),
-            )
-        run("DELETE FROM passages WHERE document = ?", (number,))
-        run("DELETE FROM documents WHERE id = ?", (number,))
+        run("INSERT INTO removed SELECT id FROM passages WHERE document = ?", row)
+        run("DELETE FROM passages WHERE document = ?", row)
+        run("DELETE FROM documents WHERE id = ?", row)
         return True
 
     def _count_generation(self) -> None:
@@ -331,29 +351,23 @@ class SearchIndex:
 
         Reference:
             [The probabilistic relevance framework](https://doi.org/10.1561/1500000019), with
-            k1=1.2 and b=0.75 as in SQLite's FTS5.
+            k1=1.2 and b=0.75 as in Lucene.
         """
         words = dict.fromkeys(terms(query))
         if not words:
             return []
         with self._lock:
-            rows = self._connection.execute(
-                "SELECT rowid, -bm25(terms) FROM terms WHERE terms MATCH ? ORDER BY rank LIMIT ?",
-                (" OR ".join(f'"{word}"' for word in words), count),
-            )
-            return [(number, score) for number, score in rows]
+            return self._words.search(self._connection, words, count)
 
     def rarities(self, query: str) -> dict[str, float]:
         """Returns the inverse document frequency of each term in a query, over all passages."""
         words = dict.fromkeys(terms(query))
-        total, rarities = len(self), {}
+        total = len(self)
         with self._lock:
-            for word in words:
-                row = self._connection.execute(
-                    "SELECT doc FROM vocabulary WHERE term = ?", (word,)
-                ).fetchone()
-                rarities[word] = math.log((total + 1) / (1 + (row[0] if row else 0)))
-        return rarities
+            frequencies = self._words.frequencies(self._connection, words)
+        return {
+            word: math.log((total + 1) / (1 + frequency)) for word, frequency in frequencies.items()
+        }
 
     def by_vector(self, query: str, count: int) -> list[tuple[int, float]]:
         """Returns the passages whose vectors are most similar to a query's.
@@ -366,13 +380,8 @@ class SearchIndex:
             The numbers and cosine similarities of passages, in descending order of similarity.
         """
         vector = unit_rows(self.embedder.embed_queries([query]))[0]
-        numbers, vectors = self._load_vectors()
-        if not len(numbers):
-            return []
-        scores = vectors @ vector
-        best = np.argpartition(-scores, min(count, len(scores)) - 1)[:count]
-        best = best[np.lexsort((numbers[best], -scores[best]))]
-        return [(int(numbers[index]), float(scores[index])) for index in best]
+        with self._lock:
+            return self._nearest.search(self._connection, vector, count)
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Returns passages by their numbers. Removed passages are left out."""
@@ -393,21 +402,6 @@ class SearchIndex:
                     found[number] = Passage(number, name, title, text, start, page)
         return [found[number] for number in numbers if number in found]
 
-    def _load_vectors(self) -> tuple[Array, Array]:
-        """Returns the numbers and vectors of all passages, read again after a change."""
-        with self._lock:
-            generation = int(self._setting("generation"))
-            if self._vectors is None or self._vectors[0] != generation:
-                rows = self._connection.execute("SELECT id, vector FROM passages ORDER BY id")
-                numbers, parts = [], []
-                while chunk := rows.fetchmany(_ROWS_AT_A_TIME):
-                    numbers += [number for number, _ in chunk]
-                    parts.append(np.frombuffer(b"".join(part for _, part in chunk), "float32"))
-                vectors = np.concatenate(parts) if parts else np.zeros(0, "float32")
-                matrix = vectors.reshape(len(numbers), -1) if numbers else vectors.reshape(0, 0)
-                self._vectors = generation, np.array(numbers, "int64"), matrix
-            return self._vectors[1], self._vectors[2]
-
     def _setting(self, name: str) -> Any:
         return self._connection.execute(
             "SELECT value FROM settings WHERE name = ?", (name,)
@@ -415,10 +409,6 @@ class SearchIndex:
 
     def _probe(self) -> Array:
         return np.asarray(unit_rows(self.embedder.embed_queries([_PROBE]))[0])
-
-
-def _words(title: str, text: str) -> str:
-    return " ".join(terms(text_with_title(title, text)))
 
 
 def _digest(document: Document) -> bytes:

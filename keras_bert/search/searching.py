@@ -10,7 +10,7 @@ from typing import Any, Literal
 from keras_bert import checks
 from keras_bert.search.index import Passage, SearchIndex
 from keras_bert.search.passages import sentences, text_with_title
-from keras_bert.search.terms import terms
+from keras_bert.search.terms import term_spans, terms
 
 Mode = Literal["fused", "words", "vectors"]
 MODES: tuple[Mode, ...] = ("fused", "words", "vectors")
@@ -23,6 +23,7 @@ class Hit:
     """A passage that was found.
 
     Args:
+        id: The passage's number.
         document: The document's name.
         title: The document's title.
         text: The passage's text.
@@ -31,9 +32,12 @@ class Hit:
         score: The score that determines the order: of the re-ranker, otherwise of the mode.
         snippet: The start and end, in the passage, of the answer or of the sentence with the rarest
             words of the query. `end` is the offset after the last character.
+        ranks: The passage's rank by `words` and by `vectors`, from 1. A method that did not find it
+            is left out.
         answer_score: The probability of the answer, from 0 to 1. `None` without an answerer.
     """
 
+    id: int
     document: str
     title: str
     text: str
@@ -41,6 +45,7 @@ class Hit:
     page: int | None
     score: float
     snippet: tuple[int, int]
+    ranks: dict[str, int]
     answer_score: float | None = None
 
 
@@ -102,12 +107,12 @@ class Searcher:
         checks.POSITIVE_INT.check(top_k=top_k, candidates=candidates)
         checks.check_choice(MODES, mode=mode)
         count = max(top_k, candidates)
-        ranked = []
+        ranked: dict[str, list[tuple[int, float]]] = {}
         if mode in ("fused", "words"):
-            ranked.append(self.index.by_words(query, count))
+            ranked["words"] = self.index.by_words(query, count)
         if mode in ("fused", "vectors") and query.strip():
-            ranked.append(self.index.by_vector(query, count))
-        scored = fuse_ranks(ranked)[:count] if mode == "fused" else ranked[0] if ranked else []
+            ranked["vectors"] = self.index.by_vector(query, count)
+        scored = fuse_ranks(ranked.values())[:count] if mode == "fused" else ranked.get(mode, [])
         if self.reranker is None:
             scored = scored[:top_k]
         passages = self.index.passages([number for number, _ in scored])
@@ -117,9 +122,59 @@ class Searcher:
             texts = [text_with_title(passage.title, passage.text) for passage in passages]
             order = self.reranker.rank(query, texts, top_k=top_k)
             pairs = [(passages[rank["index"]], rank["score"]) for rank in order]
-        return self._hits(query, pairs)
+        ranks: dict[int, dict[str, int]] = {}
+        for name, ranking in ranked.items():
+            for rank, (number, _) in enumerate(ranking, start=1):
+                ranks.setdefault(number, {})[name] = rank
+        return self._hits(query, pairs, ranks)
 
-    def _hits(self, query: str, pairs: Sequence[tuple[Passage, float]]) -> list[Hit]:
+    def explain(self, query: str, id: int) -> list[dict[str, Any]]:
+        """Weighs the words of a passage by what they contribute to its rank.
+
+        With a `TextClassifier` as the re-ranker, the weights are its attributions
+        (`gradient_x_input`), and negative for words that lower its score. Otherwise, the query's
+        words have the weight that BM25 gives to their rarity.
+
+        Args:
+            query: The query.
+            id: The passage's number, `Hit.id`.
+
+        Returns:
+            Dicts with `start` and `end` in the passage, and `score`. Empty if the passage was
+            removed.
+        """
+        passages = self.index.passages([id])
+        if not passages:
+            return []
+        text = passages[0].text
+        words = self._attributed_words(query, text)
+        if words is None:
+            rarities = self.index.rarities(query)
+            places = [
+                (*place, rarities[term]) for term, *place in term_spans(text) if term in rarities
+            ]
+            words = [dict(zip(("start", "end", "score"), place, strict=True)) for place in places]
+        return words
+
+    def _attributed_words(self, query: str, text: str) -> list[dict[str, Any]] | None:
+        """Returns the re-ranker's attributions. `None` if it has none for this input."""
+        from keras_bert.insight import attributions
+
+        if not hasattr(self.reranker, "classify"):
+            return None
+        try:
+            words = attributions(self.reranker, (query, text), "gradient_x_input").words
+        except ValueError:  # The text is longer than the re-ranker's inputs.
+            return None
+        names = ("start", "end", "score")
+        return [{name: word[name] for name in names} for word in words if word["text"] == 1]
+
+    def _hits(
+        self,
+        query: str,
+        pairs: Sequence[tuple[Passage, float]],
+        ranks: Mapping[int, dict[str, int]],
+    ) -> list[Hit]:
         answers: list[Any] = [None] * len(pairs)
         if self.answerer is not None and pairs:
             texts = [passage.text for passage, _ in pairs]
@@ -131,8 +186,7 @@ class Searcher:
                 answer_score = float(answer["score"])
                 if answer["answer"]:
                     place = int(answer["start"]), int(answer["end"])
-            fields = passage.document, passage.title, passage.text, passage.start, passage.page
-            hits.append(Hit(*fields, score, place, answer_score))
+            hits.append(Hit(*passage, score, place, ranks.get(passage.id, {}), answer_score))
         return hits
 
 

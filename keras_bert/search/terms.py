@@ -25,10 +25,16 @@ def terms(text: str) -> Iterator[str]:
     >>> list(terms("BERT 모델을"))
     ['bert', '모델', '델을']
     """
-    for match in _WORDS.finditer(text.lower()):
-        word = match[0]
+    return (term for term, _, _ in term_spans(text))
+
+
+def term_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yields the terms of a text with their start and end in it."""
+    for match in _WORDS.finditer(text):
+        word, begin, end = match[0].lower(), match.start(), match.end()
         if match["characters"]:
             # As in Lucene's CJKAnalyzer, a single character is also a term.
-            yield from (word[start : start + 2] for start in range(max(1, len(word) - 1)))
+            for start in range(max(1, len(word) - 1)):
+                yield word[start : start + 2], begin + start, min(begin + start + 2, end)
         else:
-            yield word
+            yield word, begin, end

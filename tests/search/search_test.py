@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.search import Document, Searcher, SearchIndex, SearchIndexError, read_documents
+from keras_bert.search import (
+    Document,
+    Searcher,
+    SearchIndex,
+    SearchIndexError,
+    nearest,
+    read_documents,
+)
 from keras_bert.search.index import DATABASE
 from keras_bert.search.passages import split_passages
 from tests import small_tasks
@@ -90,6 +97,45 @@ def test_changes_are_found_by_other_readers(embedder, tmp_path):
     assert found(reader, "dog", mode="words") == []
 
 
+@pytest.mark.parametrize("max_new_fraction", [0.0, 0.5])
+def test_graph_finds_what_exact_search_finds(embedder, tmp_path, monkeypatch, max_new_fraction):
+    monkeypatch.setattr(nearest, "MIN_PASSAGES", 4)
+    monkeypatch.setattr(nearest, "_MAX_NEW_FRACTION", max_new_fraction)
+    rng = np.random.default_rng(0)
+    texts = {str(n): " ".join(rng.choice(WORDS, 5)) for n in range(40)}
+    index, reader = (SearchIndex(tmp_path / "index", embedder) for _ in range(2))
+    for names in ("012", "123456789", ""):  # Documents are added, replaced and removed.
+        add_texts(index, {n: text for n, text in texts.items() if n[0] in names})
+        index.remove(["3", "11"])
+        for query in ("the cat sat", "who needs a visa ."):
+            vectors = embedder.embed_documents(list(texts.values()))
+            scores = dict(zip(texts, vectors @ embedder.embed_queries(query), strict=True))
+            kept = {name: scores[name] for name in index.document_names}
+            expected = sorted(kept.values(), reverse=True)[:7]
+            for searched in (index, reader):
+                hits = Searcher(searched).search(query, 7, mode="vectors")
+                np.testing.assert_allclose([hit.score for hit in hits], expected, atol=1e-6)
+                np.testing.assert_allclose([kept[hit.document] for hit in hits], expected, 1e-5)
+    (path,) = (tmp_path / "index").glob("vectors-*.usearch")
+    path.unlink()
+    hits = Searcher(SearchIndex(tmp_path / "index", embedder)).search(query, 7, mode="vectors")
+    np.testing.assert_allclose([hit.score for hit in hits], expected, atol=1e-6)
+
+
+def test_words_of_a_killed_update_are_found_later(embedder, tmp_path, monkeypatch):
+    index = SearchIndex(tmp_path / "index", embedder)
+    add_texts(index)
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchIndex, "_update_words", lambda self: None)
+        add_texts(index, {"a": "who needs a dog"})
+        index.remove(["b"])
+    index.close()
+    index = SearchIndex(tmp_path / "index", embedder)
+    assert found(index, "mat", mode="words") == []
+    add_texts(index, {"d": "dog"})
+    assert {name for name, _ in found(index, "dog mat", mode="words")} == {"a", "d"}
+
+
 def test_killed_process_loses_only_its_transaction(embedder, tmp_path):
     index = SearchIndex(tmp_path / "index", embedder)
     add_texts(index, {"a": TEXTS["a"]})
@@ -146,11 +192,36 @@ def test_reranker_and_answerer_decide(embedder, tmp_path):
         Searcher(index, embedder)
 
 
+def test_explain_weighs_the_words_of_a_passage(embedder, tmp_path):
+    import keras
+
+    index = SearchIndex(tmp_path / "index", embedder)
+    add_texts(index)
+    (hit,) = Searcher(index).search("비자 new", 1, mode="words")
+    assert (hit.ranks, hit.document) == ({"words": 1}, "c")
+    (word,) = Searcher(index).explain("비자 new", hit.id)
+    assert hit.text[word["start"] : word["end"]] == "비자"
+    preprocessor = keras_bert.data.TextClassifierPreprocessor(
+        embedder.preprocessor.tokenizer, sequence_length=32
+    )
+    keras.utils.set_random_seed(0)
+    classifier = keras_bert.TextClassifier(
+        keras_bert.Backbone(embedder.backbone.config.replace(max_sequence_length=32)),
+        1,
+        preprocessor,
+    )
+    searcher = Searcher(index, classifier)
+    (hit,) = searcher.search("who needs", 1)
+    words = [hit.text[word["start"] : word["end"]] for word in searcher.explain("who", hit.id)]
+    assert words == hit.text.split()
+    assert searcher.explain("who", 99) == []
+
+
 def test_read_documents(tmp_path):
     pytest.importorskip("inscriptis")
     pypdf = pytest.importorskip("pypdf")
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.md").write_text("# Title\n\nText.\n")
+    (tmp_path / "a" / "x.md").write_text("# Title\n\nSee **[one](two)**.\n")
     (tmp_path / "a" / ".hidden.md").write_text("x")
     (tmp_path / "b.html").write_text("<title>Über</title><p>One <b>two</b></p>", "utf-8")
     (tmp_path / "c.bin").write_bytes(b"\xff")
@@ -165,6 +236,7 @@ def test_read_documents(tmp_path):
         ("/a/x.md", "Title"),
     ]
     assert "One two" in documents[0].text
+    assert documents[2].text.split() == ["Title", "See", "one."]
     assert documents[1].page_starts == (0, 2)
     (tmp_path / "e.pdf").write_bytes(b"%PDF-")
     with pytest.raises(ValueError, match=r"e\.pdf cannot be read as a PDF file"):

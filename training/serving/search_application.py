@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,7 +49,9 @@ def search_application(
 
     - `GET /` is a page to type queries into.
     - `GET /search?query=…&top_k=10&mode=fused` returns `{"hits": [{"document", "title", "text",
-      "start", "page", "score", "snippet", "answer_score"}]}`, see `keras_bert.search.Hit`.
+      "start", "page", "score", "snippet", …}]}`, see `keras_bert.search.Hit`.
+    - `GET /explain?query=…&id=17` returns `{"words": [{"start", "end", "score"}]}`, see
+      `Searcher.explain`.
 
     Args:
         searcher: The searcher.
@@ -65,18 +67,22 @@ def search_application(
         return Response(_PAGE.read_bytes(), media_type="text/html", headers=_PAGE_HEADERS)
 
     async def search(request: Request) -> Response:
-        options = _options(request)
+        hits = await run(searcher.search, candidates=candidates, **_options(request, _FIELDS))
+        return _json({"hits": [dataclasses.asdict(hit) for hit in hits]})
+
+    async def explain(request: Request) -> Response:
+        return _json({"words": await run(searcher.explain, **_options(request, ("query", "id")))})
+
+    async def run(function: Callable[..., Any], **options: Any) -> Any:
         async with one_at_a_time:
             try:
-                hits = await run_in_threadpool(searcher.search, candidates=candidates, **options)
+                return await run_in_threadpool(function, **options)
             except ValueError as error:
                 raise HTTPException(400, str(error)) from error
-        content = {"hits": [dataclasses.asdict(hit) for hit in hits]}
-        return Response(json.dumps(content, ensure_ascii=False), media_type=JSON)
 
     return protected(
         Starlette(
-            routes=[Route("/", page), Route("/search", search)],
+            routes=[Route("/", page), Route("/search", search), Route("/explain", explain)],
             exception_handlers={HTTPException: _http_error, Exception: _internal_error},
         ),
         _write_error,
@@ -87,28 +93,43 @@ def search_application(
     )
 
 
-def _options(request: Request) -> dict[str, Any]:
+def _options(request: Request, names: Sequence[str]) -> dict[str, Any]:
     given = dict(request.query_params)
-    if unknown := given.keys() - set(_FIELDS):
+    if unknown := given.keys() - set(names):
         raise HTTPException(
-            400, f"fields must be among {', '.join(_FIELDS)}. Received: {min(unknown)[:100]}"
+            400, f"fields must be among {', '.join(names)}. Received: {min(unknown)[:100]}"
         )
-    query, top_k = given.get("query", ""), given.get("top_k", "10")
+    query = given.get("query", "")
     if not query.strip() or len(query) > _MAX_QUERY:
         raise HTTPException(
             400, f"query must have 1 to {_MAX_QUERY} characters. Received: {len(query)} characters"
         )
-    if not (top_k.isascii() and top_k.isdecimal() and 1 <= int(top_k[:9]) <= _MAX_RESULTS):
+    options: dict[str, Any] = {"query": query}
+    if "top_k" in names:
+        options["top_k"] = _number(given, "top_k", "10", _MAX_RESULTS)
+    if "id" in names:
+        options["id"] = _number(given, "id", "", 2**63 - 1)
+    return options | {name: given[name] for name in ("mode",) if name in given}
+
+
+def _number(given: Mapping[str, str], name: str, default: str, largest: int) -> int:
+    text = given.get(name, default)
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) <= largest):
         raise HTTPException(
-            400, f"top_k must be a number from 1 to {_MAX_RESULTS}. Received: {top_k[:100]}"
+            400, f"{name} must be a number from 1 to {largest}. Received: {text[:100]}"
         )
-    mode = {"mode": given["mode"]} if "mode" in given else {}
-    return {"query": query, "top_k": int(top_k), **mode}
+    return int(text)
+
+
+def _json(content: Any) -> Response:
+    return Response(json.dumps(content, ensure_ascii=False), media_type=JSON)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
-        error = HTTPException(404, f"the path must be / or /search. Received: {request.url.path}")
+        error = HTTPException(
+            404, f"the path must be /, /search or /explain. Received: {request.url.path}"
+        )
     return _write_error(request.url.path, error)
 
 

@@ -46,7 +46,9 @@ def test_queries_return_hits_or_errors(tmp_path):
             assert content["error"].startswith(message)
         assert get(headers={}, query="dog")[0] == 401
         assert get(headers={**key, "Origin": "https://a.example"}, query="dog")[0] == 403
-        assert get("/searches")[2]["error"] == "the path must be / or /search. Received: /searches"
+        assert get("/searches")[2]["error"] == (
+            "the path must be /, /search or /explain. Received: /searches"
+        )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as page:
             assert page.headers["Content-Type"] == "text/html; charset=utf-8"
             assert "default-src 'none'" in page.headers["Content-Security-Policy"]

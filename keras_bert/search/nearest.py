@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the nearest vectors of an index: exactly, and in large indexes from a graph.
+
+The database is the only store. A graph is a file that can be built again from it: it contains all
+passages up to a number, and later passages are compared exactly. A search reads a graph's file
+through the page cache, so a process needs little memory of its own and starts at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_bert import checks
+from keras_bert.atomic import atomic_path
+from keras_bert.progress import bar
+
+Array = np.ndarray[Any, Any]
+
+MIN_PASSAGES = 50_000
+"""The number of passages from which an index gets a graph. Fewer are compared in milliseconds."""
+_MAX_NEW_FRACTION = 0.1
+_ROWS_AT_A_TIME = 65_536
+# Neighbors of a vector, and candidates that are compared for each, in construction and in searches
+_CONNECTIVITY, _CONSTRUCTION, _SEARCH = 16, 128, 128
+# Vectors in the graph are rounded. Exact similarities order this multiple of the passages.
+_OVERFETCH = 2
+_FILE_NAME = re.compile(r"vectors-\d+\.usearch")
+
+
+class _Graph(NamedTuple):
+    """A graph with the vectors of all passages up to a number."""
+
+    last: int
+    index: Any
+
+
+class NearestVectors:
+    """Finds the passages whose vectors have the largest dot product with a query's.
+
+    Args:
+        directory: The directory for graphs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._generation = -1
+        self._graph = _Graph(0, None)
+        self._numbers: Array = np.zeros(0, "int64")
+        self._vectors: Array = np.zeros((0, 0), "float32")
+
+    def search(
+        self, connection: sqlite3.Connection, vector: Array, count: int
+    ) -> list[tuple[int, float]]:
+        """Returns the numbers and similarities of passages, in descending order of similarity.
+
+        Args:
+            connection: The database.
+            vector: float32 `(dim,)`.
+            count: Maximum number of passages.
+        """
+        self._update(connection)
+        numbers, scores = self._numbers, self._vectors @ vector if len(self._numbers) else None
+        if scores is None:
+            scores = np.zeros(0, "float32")
+        if self._graph.index is not None:
+            found = self._graph.index.search(vector, _OVERFETCH * count).keys.tolist()
+            more = _vectors_of(connection, found)
+            numbers = np.concatenate([numbers, np.array([*more], "int64")])
+            similarities = [np.frombuffer(part, "float32") @ vector for part in more.values()]
+            scores = np.concatenate([scores, np.array(similarities, "float32")])
+        if not len(numbers):
+            return []
+        best = np.argpartition(-scores, min(count, len(scores)) - 1)[:count]
+        best = best[np.lexsort((numbers[best], -scores[best]))]
+        return [(int(numbers[index]), float(scores[index])) for index in best]
+
+    def _update(self, connection: sqlite3.Connection) -> None:
+        """Reads what other connections changed since the last call."""
+        with _snapshot(connection):
+            settings = dict(connection.execute("SELECT name, value FROM settings"))
+            if settings["generation"] == self._generation:
+                return
+            last = int(settings["graph"])
+            if last != self._graph.last:
+                graph = self._open(last) if last else None
+                self._graph = _Graph(last if graph else 0, graph)
+                self._numbers, self._vectors = self._numbers[:0], self._vectors[:0]
+            first = max(self._graph.last, int(self._numbers[-1]) if len(self._numbers) else 0)
+            parts = [(self._numbers, self._vectors)] if len(self._numbers) else []
+            parts += _chunks(connection, first)
+            if parts:
+                alive = [
+                    number
+                    for (number,) in connection.execute(
+                        "SELECT id FROM passages INDEXED BY passages_of_documents WHERE id > ?",
+                        (self._graph.last,),
+                    )
+                ]
+                numbers, vectors = map(np.concatenate, zip(*parts, strict=True))
+                kept = np.isin(numbers, alive)
+                if not kept.all():
+                    numbers, vectors = numbers[kept], vectors[kept]
+                self._numbers, self._vectors = numbers, vectors
+            self._generation = settings["generation"]
+
+    def _path(self, last: int) -> Path:
+        return self._directory / f"vectors-{last}.usearch"
+
+    def _open(self, last: int) -> Any:
+        """Opens a graph without reading it. Returns `None` if its file or its library is missing.
+
+        All vectors are then compared exactly.
+        """
+        path = self._path(last)
+        if importlib.util.find_spec("usearch") is None or not path.is_file():
+            return None
+        from usearch.index import Index
+
+        return Index.restore(str(path), view=True)
+
+    def build(self, connection: sqlite3.Connection, verbose: int = 0) -> int | None:
+        """Builds a graph, or adds passages to it, if the index has many passages without one.
+
+        Args:
+            connection: A connection for this call only, because it reads for minutes.
+            verbose: 0 or 1. With 1, it shows a progress bar.
+
+        Returns:
+            The last passage in the new graph. `None` if there is nothing to build.
+        """
+        run = connection.execute
+        with _snapshot(connection):
+            (total,) = run("SELECT count(*) FROM passages").fetchone()
+            last = int(run("SELECT value FROM settings WHERE name = 'graph'").fetchone()[0])
+            if total < MIN_PASSAGES:
+                return None
+            graph = self._open(last)
+            (num_new,) = run(
+                "SELECT count(*) FROM passages INDEXED BY passages_of_documents WHERE id > ?",
+                (last if graph else 0,),
+            ).fetchone()
+            num_removed = len(graph) - (total - num_new) if graph else 0
+            limit = _MAX_NEW_FRACTION * total
+            if graph and num_new <= limit and num_removed <= limit:
+                return None
+            if importlib.util.find_spec("usearch") is None:
+                warnings.warn(
+                    f"Each query is compared with all {total:,} passages, because usearch is not "
+                    f"installed: {checks.install('search')}",
+                    stacklevel=4,
+                )
+                return None
+            from usearch.index import Index
+
+            if graph and num_removed <= limit:
+                graph = Index.restore(str(self._path(last)))
+            else:
+                last, num_new = 0, total
+                (part,) = run("SELECT vector FROM passages LIMIT 1").fetchone()
+                graph = Index(
+                    ndim=len(part) // 4,
+                    metric="ip",
+                    dtype="f16",
+                    connectivity=_CONNECTIVITY,
+                    expansion_add=_CONSTRUCTION,
+                    expansion_search=_SEARCH,
+                )
+            with bar("graph of vectors", num_new, " passages", disable=not verbose) as progress_bar:
+                for numbers, vectors in _chunks(connection, last):
+                    graph.add(numbers, vectors)
+                    last = int(numbers[-1])
+                    progress_bar.update(len(numbers))
+        with atomic_path(self._path(last)) as temporary:
+            graph.save(str(temporary))
+        return last
+
+    def remove_others(self, last: int) -> None:
+        """Removes the files of earlier graphs. Processes that read them are not disturbed."""
+        for path in self._directory.iterdir():
+            if _FILE_NAME.fullmatch(path.name) and path != self._path(last):
+                with contextlib.suppress(OSError):  # Windows cannot remove an open file.
+                    path.unlink()
+
+
+@contextlib.contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Context manager in which all reads see the same state of the database."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
+def _chunks(connection: sqlite3.Connection, first: int) -> Iterator[tuple[Array, Array]]:
+    """Yields the numbers and vectors of passages after a number."""
+    rows = connection.execute("SELECT id, vector FROM passages WHERE id > ? ORDER BY id", (first,))
+    while chunk := rows.fetchmany(_ROWS_AT_A_TIME):
+        vectors = np.frombuffer(b"".join(part for _, part in chunk), "float32")
+        yield np.array([number for number, _ in chunk], "int64"), vectors.reshape(len(chunk), -1)
+
+
+def _vectors_of(connection: sqlite3.Connection, numbers: list[int]) -> dict[int, bytes]:
+    """Returns the vectors of passages by number. Removed passages are left out."""
+    marks = ", ".join("?" * len(numbers))
+    return dict(
+        connection.execute(f"SELECT id, vector FROM passages WHERE id IN ({marks})", numbers)
+    )

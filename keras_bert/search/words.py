@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds passages by their words with BM25, in a Tantivy index next to the database."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from keras_bert import checks
+from keras_bert.search.passages import text_with_title
+from keras_bert.search.terms import terms
+
+_DIRECTORY = "words"
+_TOKENIZER = "whitespace"
+_WORDS, _ID = "words", "id"
+# Tantivy writes a segment when its new passages need this memory.
+_HEAP_BYTES = 50_000_000
+
+
+class WordIndex:
+    """The words of the passages in a database.
+
+    The database is the only store: `update` adds and removes what changed in it since the last
+    call, so nothing is lost if a process is killed in between.
+
+    Args:
+        directory: The directory of the database.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        with checks.importing("search", "Search"):
+            import tantivy
+        self._library: Any = tantivy
+        builder = tantivy.SchemaBuilder()
+        builder.add_text_field(_WORDS, tokenizer_name=_TOKENIZER, index_option="freq")
+        builder.add_integer_field(_ID, indexed=True, fast=True)
+        self._schema = builder.build()
+        path = directory / _DIRECTORY
+        path.mkdir(exist_ok=True)
+        self._index = tantivy.Index(self._schema, str(path))
+        whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+        self._index.register_tokenizer(_TOKENIZER, whitespace)
+        self._generation = -1
+
+    def search(
+        self, connection: sqlite3.Connection, words: Iterable[str], count: int
+    ) -> list[tuple[int, float]]:
+        """Returns the numbers and BM25 scores of passages, in descending order of score.
+
+        Args:
+            connection: The database.
+            words: The terms of a query.
+            count: Maximum number of passages.
+        """
+        query, should = self._library.Query, self._library.Occur.Should
+        parts = [
+            (should, query.term_query(self._schema, _WORDS, word, index_option="freq"))
+            for word in words
+        ]
+        searcher = self._searcher(connection)
+        hits = searcher.search(query.boolean_query(parts), count, count=False).hits
+        numbers = searcher.fast_field_values(_ID, [address for _, address in hits])
+        pairs = zip(numbers, (score for score, _ in hits), strict=True)
+        return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+
+    def frequencies(self, connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, int]:
+        """Returns the number of passages with each term."""
+        searcher = self._searcher(connection)
+        return {word: searcher.doc_freq(_WORDS, word) for word in words}
+
+    def update(self, connection: sqlite3.Connection) -> None:
+        """Adds and removes passages. Call it in a transaction that excludes other writers."""
+        removed = [number for (number,) in connection.execute("SELECT id FROM removed")]
+        self._index.reload()
+        newest = self._index.searcher().search(
+            self._library.Query.all_query(), 1, order_by_field=_ID
+        )
+        last = newest.hits[0][0] if newest.hits else 0
+        with self._writer() as writer:
+            for number in removed:
+                writer.delete_documents_by_term(_ID, number)
+            rows = connection.execute(
+                "SELECT passages.id, title, substr(text, start + 1, stop - start) "
+                "FROM passages JOIN documents ON documents.id = document "
+                "WHERE passages.id > ? ORDER BY passages.id",
+                (last,),
+            )
+            for number, title, text in rows:
+                words = " ".join(terms(text_with_title(title, text)))
+                writer.add_document(self._library.Document(**{_WORDS: words, _ID: number}))
+        connection.execute("DELETE FROM removed")
+
+    @contextlib.contextmanager
+    def _writer(self) -> Iterator[Any]:
+        writer = self._index.writer(_HEAP_BYTES, 1)
+        try:
+            yield writer
+            writer.commit()
+        finally:
+            writer.wait_merging_threads()
+
+    def _searcher(self, connection: sqlite3.Connection) -> Any:
+        (generation,) = connection.execute(
+            "SELECT value FROM settings WHERE name = 'generation'"
+        ).fetchone()
+        if generation != self._generation:
+            self._index.reload()
+            self._generation = generation
+        return self._index.searcher()
