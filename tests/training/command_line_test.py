@@ -17,7 +17,7 @@ from training import command_line
 from training.engine import child_commands, program
 from training.jobs import tasks
 
-pytestmark = pytest.mark.backend_independent
+pytestmark = pytest.mark.on_torch
 
 COMMANDS = [name for group in child_commands.COMMANDS.values() for name in group]
 

@@ -7,9 +7,8 @@ import re
 import keras
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = pytest.mark.on_torch
 
-pytest.importorskip("tensorflow")
 pytest.importorskip("matplotlib")
 
 import keras_bert  # noqa: E402

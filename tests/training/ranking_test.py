@@ -8,9 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = pytest.mark.on_torch
 
-pytest.importorskip("tensorflow")
 pytest.importorskip("bm25s")
 
 from keras_bert import Backbone, MultipleChoice  # noqa: E402

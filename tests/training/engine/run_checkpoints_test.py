@@ -17,6 +17,8 @@ from training.engine.run_checkpoints import (
     seed_dropout,
 )
 
+pytestmark = pytest.mark.on_torch
+
 
 def build(seed=0, units=3):
     keras.utils.set_random_seed(seed)
@@ -51,6 +53,7 @@ def assert_same(model, other):
         np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
 
 
+@pytest.mark.on_each_backend
 def test_restored_model_trains_to_the_same_weights(tmp_path):
     model, other = build(), build(seed=1)
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
@@ -148,6 +151,7 @@ def test_full_disk_keeps_the_last_checkpoint(tmp_path):
     assert checkpoints.restore(model) == make_state(1)
 
 
+@pytest.mark.on_each_backend
 def test_bfloat16_weights_round_trip(tmp_path):
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, dtype="bfloat16")])

@@ -6,24 +6,22 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent, pytest.mark.slow]
-
-pytest.importorskip("tensorflow")
-
-from keras_bert import Backbone, TextClassifier  # noqa: E402
-from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
-from tests.training.engine.finished_cells import finish  # noqa: E402
-from training.engine.output_directory import is_own  # noqa: E402
-from training.paper.glue_grid import (  # noqa: E402
+from keras_bert import Backbone, TextClassifier
+from keras_bert.data import TextClassifierPreprocessor
+from tests.checkpoints.small_models import small_config
+from tests.text.small_tokenizers import make_tokenizer
+from tests.training.engine.finished_cells import finish
+from training.engine.output_directory import is_own
+from training.paper.glue_grid import (
     FinetuneGlueConfig,
     TaskResult,
     finetune_glue,
     format_table,
     make_grid,
 )
-from training.readers.glue import find_task  # noqa: E402
+from training.readers.glue import find_task
+
+pytestmark = pytest.mark.on_torch
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = [

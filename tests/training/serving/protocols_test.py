@@ -17,7 +17,6 @@ import keras
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow_text")
 pytest.importorskip("uvicorn")
 
 from huggingface_hub import InferenceClient
@@ -40,7 +39,7 @@ from training.serving.metrics import Metrics
 from training.serving.models import answers_of_task
 from training.serving.server import ModelServer, respond
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = pytest.mark.on_torch
 
 LENGTH, MAX_ROWS = 16, 8
 TOKENIZER = make_tokenizer(*LETTER_TOKENS)
