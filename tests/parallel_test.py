@@ -89,11 +89,10 @@ def train_task(task, scope):
     )
     return history.history["loss"]
 
-# On TensorFlow, the other tasks are trained on text.
-tasks = [
-    task for task in TASKS
-    if keras.backend.backend() == "jax" or task.__name__ in ("Pretrainer", "Distiller")
-]
+# Multiple losses, a second model, and a loss of all rows. On TensorFlow, other tasks are trained on
+# text.
+names = ("Pretrainer", "Distiller", "TextEmbedder")[: 3 if keras.backend.backend() == "jax" else 2]
+tasks = [task for task in TASKS if task.__name__ in names]
 
 def train(make_scope, micro_batches=None):
     classifier = train_classifier(make_scope(), micro_batches)
@@ -283,9 +282,9 @@ def test_two_devices_match_one_device(training_results):
     np.testing.assert_allclose(double["logits"], single["logits"], atol=1e-5)
 
 
-def test_every_task_trains_on_two_devices(training_results):
+def test_task_losses_match_on_two_devices(training_results):
     (_, single), (_, double) = training_results
-    assert len(double) == (8 if BACKEND == "jax" else 2)
+    assert len(double) == (3 if BACKEND == "jax" else 2)
     for name, losses in double.items():
         assert losses[1] != losses[0], name
         np.testing.assert_allclose(losses, single[name], rtol=1e-5, err_msg=name)

@@ -79,7 +79,9 @@ def assert_close(outputs, expected):
         np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", ["array", *(pytest.param(form, marks=pytest.mark.on_torch) for form in [*FORMS][1:])]
+)
 def test_predict_accepts_input_forms(backbone, expected, form):
     assert_close(backbone.predict(FORMS[form], batch_size=2, verbose=0), expected)
 
@@ -94,7 +96,10 @@ def test_fit_and_evaluate_accept_input_forms(backbone, expected, form):
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("form", ["array", "ids", "mask"])
+@pytest.mark.parametrize(
+    "form",
+    ["mask", *(pytest.param(form, marks=pytest.mark.on_tensorflow) for form in ("array", "ids"))],
+)
 def test_keras_methods_accept_datasets(backbone, expected, form):
     tf = pytest.importorskip("tensorflow")
     dataset = tf.data.Dataset.from_tensor_slices((FORMS[form], TARGETS)).batch(2)

@@ -257,7 +257,7 @@ print(type(model).__name__)
 """
 
 
-@pytest.mark.backend_independent
+@pytest.mark.on_torch
 def test_new_process_loads_without_custom_objects(tmp_path):
     task = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=3)
     path = tmp_path / "model.keras"

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 # Other tests compare logits with transformers on each backend.
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = pytest.mark.on_torch
 
-pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 

@@ -108,7 +108,9 @@ def test_fit_trains_on_each_batch_once(task, source, micro_batches_per_update):
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
-@pytest.mark.parametrize("source", [dataset, batched_dataset])
+@pytest.mark.parametrize(
+    "source", [dataset, pytest.param(batched_dataset, marks=pytest.mark.on_tensorflow)]
+)
 def test_fit_trains_on_each_dataset_batch(task, source):
     assert count_trained_batches(task, source(10), batch_size=2) == 10
     with pytest.raises(ValueError, match="can only be read once"):

@@ -6,19 +6,17 @@ import keras
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+from keras_bert import Backbone, Ensemble, TokenClassifier
+from keras_bert.checkpoints import CheckpointError
+from keras_bert.data import TokenClassifierPreprocessor
+from keras_bert.data.tagging_schemes import deviations
+from keras_bert.export import ExportError
+from keras_bert.optimizers import AdamW
+from tests import small_tasks
+from tests.export.served_tasks import OPTIONS
+from tests.text.small_tokenizers import make_tokenizer
 
-tf = pytest.importorskip("tensorflow")
-
-from keras_bert import Backbone, Ensemble, TokenClassifier  # noqa: E402
-from keras_bert.checkpoints import CheckpointError  # noqa: E402
-from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
-from keras_bert.data.tagging_schemes import deviations  # noqa: E402
-from keras_bert.export import ExportError  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
-from tests import small_tasks  # noqa: E402
-from tests.export.served_tasks import OPTIONS  # noqa: E402
-from tests.text.small_tokenizers import make_tokenizer  # noqa: E402
+pytestmark = pytest.mark.on_torch
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "bo", "in", "rome", "##s", ".", "a"]
 NAMES = ["O", "B-PER", "B-LOC"]
@@ -134,10 +132,6 @@ def test_texts_are_split_like_training_words(tmp_path):
     copies = [TokenClassifier.from_preset(tmp_path / name) for name in ("preset", "hf")]
     for copy in (keras.saving.load_model(tmp_path / "model.keras"), *copies):
         assert [tag["word"] for tag in copy.tag("a b")] == ["a", " ", "b"]
-    options = dataclasses.replace(OPTIONS, class_names=tuple(NAMES))
-    outputs = tagger.serving_signatures(options)["serving_default"](tf.constant(["ab \u1100."]))
-    assert [word.decode() for word in outputs["words"][0].numpy()] == [tag["word"] for tag in tags]
-    assert outputs["starts"][0].numpy().tolist() == [tag["start"] for tag in tags]
     with pytest.warns(UserWarning, match="word_unit is 'characters_and_spaces', but .* 'words'"):
         tagger.fit([[f"word{number}" for number in range(11)]], labels, verbose=0)
     with pytest.raises(ValueError, match="word_unit must be one of words, words_or_c"):
@@ -219,19 +213,22 @@ def test_crf_survives_files(crf_tagger, tmp_path):
     loaded.fit(words, labels, verbose=0)
     with pytest.raises(CheckpointError, match=r"Received: token_classifier, crf\. Save it with"):
         tagger.save_hugging_face(tmp_path / "hf")
-    with pytest.raises(ExportError, match="'onnx_hugging_face' only supports taggers without a CR"):
-        tagger.export(tmp_path / "directory", "onnx_hugging_face")
     with pytest.raises(ValueError, match=r"With crf=True, the loss is .* Received: loss"):
         tagger.compile(loss="mse")
     with pytest.raises(ValueError, match="members of an ensemble must be without a CRF"):
         Ensemble([tagger])
 
 
-@pytest.mark.parametrize("crf", [False, True])
-def test_scheme_constrains_tags_and_signatures(crf):
+def make_constrained_tagger(crf):
+    """Creates a tagger whose best labels without a scheme are invalid: I-PER first and after O."""
     tagger = make_tagger(class_names=SPAN_NAMES, crf=crf, scheme="IOB2")
-    # Labels that would be invalid: I-PER first and after O
     tagger.head.dense.bias.assign([0.0, -1.0, 3.0, 0.0])
+    return tagger
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_scheme_constrains_tags(crf):
+    tagger = make_constrained_tagger(crf)
     tags = tagger.tag(["ann in bos.", "", "romes"])
     labels = [[tag["label"] for tag in sentence] for sentence in tags]
     assert not any(deviations(sentence, "IOB2") for sentence in labels)
@@ -240,30 +237,54 @@ def test_scheme_constrains_tags_and_signatures(crf):
     unconstrained = make_tagger(class_names=SPAN_NAMES, backbone=tagger.backbone)
     unconstrained.head.set_weights(tagger.head.get_weights())
     assert unconstrained.tag(["ann in"])[0][0]["label"] == "I-PER"
-    options = dataclasses.replace(OPTIONS, class_names=tuple(SPAN_NAMES))
-    signatures = tagger.serving_signatures(options)
-    outputs = signatures["serving_default"](tf.constant(["ann in bos.", "", "romes"]))
-    for sentence, served, scores in zip(tags, outputs["labels"], outputs["scores"], strict=True):
-        names = [name.decode() for name in served.numpy()[: len(sentence)]]
-        assert names == [tag["label"] for tag in sentence]
-        expected = [tag["score"] for tag in sentence]
-        np.testing.assert_allclose(scores[: len(sentence)], expected, atol=1e-5)
-    assert signatures["serving_default"](tf.constant([""]))["labels"].shape == (1, 0)
-    of_ids = signatures["serve_ids"](tf.constant([[2, 4, 3]]))
-    assert set(of_ids) == {"logits", "error"}
     for names in (["NOUN", "O"], None):
         with pytest.raises(ValueError, match="With a scheme, class_names must be span labels"):
             make_tagger(num_classes=2, class_names=names, scheme="IOB2")
 
 
-def test_words_accept_tensors_and_arrays(trained_tagger):
-    tagger, _ = trained_tagger
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
+def test_signatures_split_and_decode_like_tag(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    tagger = make_constrained_tagger(crf=True)
+    tagger.preprocessor.word_unit = "characters_and_spaces"
+    texts = ["ab \u1100.", "", "a"]
+    tags = tagger.tag(texts)
+    assert [tag["word"] for tag in tags[0]] == ["a", "b", " ", "\u1100", "."]
+    options = dataclasses.replace(OPTIONS, class_names=tuple(SPAN_NAMES))
+    signatures = tagger.serving_signatures(options)
+    outputs = {
+        name: values.numpy()
+        for name, values in signatures["serving_default"](tf.constant(texts)).items()
+    }
+    for index, sentence in enumerate(tags):
+        for name, key in (("words", "word"), ("labels", "label")):
+            served = [value.decode() for value in outputs[name][index][: len(sentence)]]
+            assert served == [tag[key] for tag in sentence]
+        for name, key in (("starts", "start"), ("scores", "score")):
+            served = outputs[name][index][: len(sentence)]
+            np.testing.assert_allclose(served, [tag[key] for tag in sentence], atol=1e-5)
+    assert signatures["serving_default"](tf.constant([""]))["labels"].shape == (1, 0)
+    of_ids = signatures["serve_ids"](tf.constant([[2, 4, 3]]))
+    assert set(of_ids) == {"logits", "error"}
+    with pytest.raises(ExportError, match="'onnx_hugging_face' only supports taggers without a CR"):
+        tagger.export(tmp_path / "directory", "onnx_hugging_face")
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.on_tensorflow
+def test_words_accept_tensors_and_arrays():
+    tf = pytest.importorskip("tensorflow")
+    tagger = make_tagger()
+    tagger.compile("sgd")
     words = [["ann", "in"], ["romes", "a"]]
     expected = tagger.tag(words)
     for form in (tf.ragged.constant(words), tf.constant(words), np.array(words, object)):
         assert tagger.tag(form) == expected
         tagger.evaluate(form, np.array([[1, 0], [2, 0]]), verbose=0)
     assert tagger.tag(np.array(["ann in"])) == [tagger.tag("ann in")]
+    with pytest.raises(ValueError, match="Received: _TensorSliceDataset of text in an"):
+        tagger.fit(tf.data.Dataset.from_tensor_slices(["a"]))
 
 
 @pytest.mark.parametrize(
@@ -293,10 +314,6 @@ def test_words_accept_tensors_and_arrays(trained_tagger):
         (
             lambda t: t.tag(np.array([[4]])),
             "must be a text, a list of texts, .* each a list of such sentences. Received: ndarray",
-        ),
-        (
-            lambda t: t.fit(tf.data.Dataset.from_tensor_slices(["a"])),
-            "must be a text, a list of texts, .* Received: _TensorSliceDataset of text in an",
         ),
     ],
 )

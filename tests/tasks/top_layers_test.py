@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks with a BiLSTM or other layers between the encoder and the head."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.on_torch
+import keras_bert
+from keras_bert import Backbone, TextClassifier
+from keras_bert.checkpoints import CheckpointWarning
+from keras_bert.layers import bidirectional_lstm
+from keras_bert.optimizers import AdamW
+from tests.checkpoints.small_models import small_config
+from tests.export.served_tasks import OPTIONS
+from tests.small_tasks import LETTERS
 
-import keras_bert  # noqa: E402
-from keras_bert import Backbone, TextClassifier  # noqa: E402
-from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
-from keras_bert.layers import bidirectional_lstm  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
-from tests.checkpoints.small_models import small_config  # noqa: E402
-from tests.small_tasks import LETTERS  # noqa: E402
+pytestmark = pytest.mark.on_torch
 
 IDS = np.array([[2, 5, 6, 6, 5, 3], [2, 6, 3, 0, 0, 0]])
 FEATURES = {"token_ids": IDS, "padding_mask": IDS != 0}
@@ -99,14 +102,12 @@ def test_different_bilstm_warns_and_starts_new(classifier, numbers, tmp_path):
 
 
 @pytest.mark.on_tensorflow
-def test_bilstm_export_matches_predict(classifier, tmp_path):
+def test_bilstm_signature_matches_predict(classifier):
     tf = pytest.importorskip("tensorflow")
-    pytest.importorskip("tensorflow_text")
     texts = ["a b", "b", "a a b a"]
-    with pytest.warns(UserWarning, match="no warm-up|version numbers|^$"):
-        classifier.export(tmp_path / "model", warm_up=False)
-    served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
-    probabilities = served(text=tf.constant(texts))["probabilities"].numpy()
+    options = dataclasses.replace(OPTIONS, class_names=("0", "1"))
+    serve = classifier.serving_signatures(options)["serving_default"]
+    probabilities = serve(tf.constant(texts))["probabilities"].numpy()
     expected = keras.ops.softmax(classifier.predict(texts, verbose=0))
     np.testing.assert_allclose(probabilities, keras.ops.convert_to_numpy(expected), atol=1e-5)
 
