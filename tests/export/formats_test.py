@@ -118,6 +118,7 @@ def test_onnx_axes_and_out_of_vocabulary_ids(classifier, dtype, export_once):
     assert session.run(None, inputs)[0].shape == (2, 3)
 
 
+@pytest.mark.release
 def test_onnx_axes_of_multiple_choice(classifier, tmp_path):
     """`tests/training/benchmarks/compare_exports_test.py` exports question answering."""
     pytest.importorskip("tf2onnx")

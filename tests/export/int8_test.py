@@ -30,6 +30,7 @@ def compute_features(classifier, texts):
     return {name: tf.cast(values, tf.int32).numpy() for name, values in features.items()}
 
 
+@pytest.mark.release  # The next test checks the scaling.
 def test_onnx_with_an_outlier_channel(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")

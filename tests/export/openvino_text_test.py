@@ -71,7 +71,7 @@ def find_mismatches(preprocessor, model, *columns):
     ]
 
 
-def mixed_texts(count=1500):
+def mixed_texts(count=400):
     generator = random.Random(0)
     return [
         "".join(generator.choices(CHARACTERS, k=generator.randint(1, 25))) + "."
@@ -294,6 +294,7 @@ def test_classifier_runs_without_tensorflow(labeled_export):
     np.testing.assert_allclose(np.max(outputs["probabilities"], axis=1), scores, atol=1e-5)
 
 
+@pytest.mark.release  # The conversion takes fifteen seconds, and the parts are tested above.
 def test_byte_pair_embedder_matches_embed(tmp_path):
     tokenizer = small_tokenizers.make("byte_pair")
     config = small_config(
