@@ -14,7 +14,8 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 saved_model_pb2 = pytest.importorskip("tensorflow.core.protobuf.saved_model_pb2")
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.slow]
+# On JAX and PyTorch, a process on TensorFlow exports the task. Two tests of its weights are enough.
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.slow]
 
 TEXTS = (
     "",
@@ -68,6 +69,7 @@ def serve_ids(loaded_model):
     }
 
 
+@pytest.mark.on_each_backend
 def test_tensorflow_only_process_matches_predict(exported_classifier, tmp_path):
     finished = subprocess.run(
         [
@@ -123,6 +125,7 @@ def test_serve_ids_is_independent_of_padding(exported_classifier, serve_ids, ser
     assert outputs["label"].dtype == object
 
 
+@pytest.mark.on_each_backend
 def test_weights_are_stored_exactly_once(exported_classifier):
     reader = tf.train.load_checkpoint(
         str(exported_classifier.directory / "variables" / "variables")

@@ -75,6 +75,7 @@ def make_causal_lm(**arguments):
     return MaskedLM(Backbone(config), preprocessor, **arguments)
 
 
+@pytest.mark.on_torch
 def test_causal_model_fills_from_left_context_only():
     model = make_causal_lm()
     model.compile()
@@ -86,6 +87,7 @@ def test_causal_model_fills_from_left_context_only():
     assert longer["score"] == pytest.approx(best["score"], abs=1e-5)
 
 
+@pytest.mark.on_torch
 def test_causal_model_rejects_masking():
     with pytest.raises(ValueError, match="masking must be None with a causal encoder"):
         make_causal_lm(masking={"unit": "word"})

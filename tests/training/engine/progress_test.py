@@ -15,6 +15,8 @@ from keras_bert.progress import bar
 from training.engine import progress as progress_module
 from training.engine.progress import Progress, TimeLeft
 
+pytestmark = pytest.mark.on_torch
+
 
 def train(progress, steps, epochs=1):
     model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
