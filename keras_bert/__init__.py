@@ -37,6 +37,7 @@ with lazy_imports(globals()):
         ReplacedTokenDetector as ReplacedTokenDetector,
     )
     from keras_bert.tasks.sparse_embedder import SparseEmbedder as SparseEmbedder
+    from keras_bert.tasks.static_embedder import StaticEmbedder as StaticEmbedder
     from keras_bert.tasks.text_classifier import TextClassifier as TextClassifier
     from keras_bert.tasks.text_embedder import TextEmbedder as TextEmbedder
     from keras_bert.tasks.token_classifier import TokenClassifier as TokenClassifier

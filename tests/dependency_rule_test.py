@@ -41,7 +41,8 @@ PACKAGES = {
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
-        "text", "data", "losses", "metrics", "optimizers", "migration_hints", "vocabularies",
+        "text", "data", "losses", "metrics", "optimizers", "migration_hints", "progress",
+        "vocabularies",
     },
     "insight": {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",

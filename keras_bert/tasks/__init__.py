@@ -10,6 +10,7 @@ from keras_bert.tasks.pretrainer import Pretrainer
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.replaced_token_detector import ReplacedTokenDetector
 from keras_bert.tasks.sparse_embedder import SparseEmbedder
+from keras_bert.tasks.static_embedder import StaticEmbedder
 from keras_bert.tasks.text_classifier import TextClassifier
 from keras_bert.tasks.text_embedder import TextEmbedder
 from keras_bert.tasks.token_classifier import TokenClassifier
@@ -24,6 +25,7 @@ __all__ = [
     "QuestionAnswerer",
     "ReplacedTokenDetector",
     "SparseEmbedder",
+    "StaticEmbedder",
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",
