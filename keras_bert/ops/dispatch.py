@@ -131,6 +131,13 @@ def local_shards(variable: keras.Variable) -> list[np.ndarray[Any, Any]]:
     return [keras.ops.convert_to_numpy(variable.value)]
 
 
+def is_torch_on_cpu(x: Any) -> bool:
+    """Returns whether a tensor is in PyTorch's CPU memory, and no meta tensor."""
+    if keras.backend.backend() != "torch" or is_torch_graph():
+        return False
+    return getattr(getattr(x, "device", None), "type", "") == "cpu"
+
+
 def is_jax_on_cpu() -> bool:
     """Returns whether the backend is JAX on a CPU."""
     return keras.backend.backend() == "jax" and _default_jax_backend() == "cpu"

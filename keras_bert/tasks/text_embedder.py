@@ -88,8 +88,8 @@ class TextEmbedder(TupleTask):
     `keras_bert.losses.InBatchNegatives()`.
 
     Some models are trained with prompts, such as `"query: "` in front of each query.
-    `embed_queries` and `embed_documents` add the model's prompts. `fit`, `evaluate` and `predict`
-    add no prompts, so add them to these texts yourself.
+    `embed_queries` and `embed_documents` add the model's prompts. `fit` and `evaluate` only add
+    them with `add_prompts=True`, and `predict` adds none.
 
     Args:
         backbone: The encoder, a `Backbone`.

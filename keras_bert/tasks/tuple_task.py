@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Rows
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
@@ -21,8 +23,13 @@ from keras_bert.data.labels import LabelRules
 from keras_bert.data.tuples import TupleOptions
 from keras_bert.losses import MatryoshkaLoss, TupleLoss, compares_scores, outputs_for
 from keras_bert.models.inputs import ROWS_OF_TUPLES, fill_inputs
+from keras_bert.models.threads import model_lock
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.mini_batches import map_mini_batches, map_similar_lengths
+from keras_bert.ops.seeds import SeedGenerator
+from keras_bert.tasks import distribution
+from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.prompted_task import PromptedTask
 
 
@@ -33,6 +40,11 @@ class TupleTask(PromptedTask):
     shape `(batch, texts, ...)`. `losses.TupleLoss` receives them, and losses of scores, such as
     `losses.MarginMSELoss`, receive the candidates' scores `(batch, texts - 1)`.
     """
+
+    # The number of texts that `fit` encodes at a time. `None` encodes all texts of a batch.
+    _mini_batch_size: int | None = None
+    # Whether `fit` or `evaluate` adds the model's prompts
+    _adds_prompts: bool = False
 
     adapters = (TextTupleAdapter, TextAdapter, TextDatasetAdapter, TextBatchesAdapter)
 
@@ -51,14 +63,41 @@ class TupleTask(PromptedTask):
     ) -> Tensor:
         inputs = fill_inputs(inputs, self.input)
         if len(inputs["token_ids"].shape) != 3:
-            return super().call(inputs, training=training, mask=mask)
+            return self._encode(inputs, training, mask)
         batch, texts, length = ops.shape(inputs["token_ids"])
         # (batch, texts, length) -> (batch * texts, length)
         flat = {
             name: None if x is None else ops.reshape(x, (-1, length)) for name, x in inputs.items()
         }
-        outputs = super().call(flat, training=training, mask=mask)
+        outputs = self._encode(flat, training, mask)
         return ops.reshape(outputs, (batch, texts, *outputs.shape[1:]))
+
+    def _encode(
+        self, inputs: Mapping[str, Tensor], training: bool | None, mask: Tensor | None
+    ) -> Tensor:
+        """Computes the outputs of inputs `(rows, length)`, in mini-batches if `fit` has a size."""
+        call, size = super().call, self._mini_batch_size
+        given = {name: x for name, x in inputs.items() if x is not None}
+
+        def encode(part: Mapping[str, Tensor]) -> Tensor:
+            return call({**dict.fromkeys(inputs), **part}, training=training, mask=mask)
+
+        if size is not None and inputs["token_ids"].shape[0] > size:
+            seeds = self._dropout_seeds()
+            return map_mini_batches(encode, given, size, seeds, training=bool(training))
+        if training and not self.jit_compile and dispatch.is_torch_on_cpu(inputs["token_ids"]):
+            return map_similar_lengths(encode, given)
+        return encode(given)
+
+    def _dropout_seeds(self) -> list[SeedGenerator]:
+        """Returns the seed generators of all layers."""
+        found = (
+            value
+            for layer in self._flatten_layers()
+            for value in getattr(layer, "_seed_generators", ())
+        )
+        unique = {id(value): value for value in found if isinstance(value, SeedGenerator)}
+        return list(unique.values())
 
     def compute_output_spec(
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
@@ -72,6 +111,102 @@ class TupleTask(PromptedTask):
         }
         outputs = super().compute_output_spec(flat, training=training, mask=mask)
         return keras.KerasTensor((batch, *texts, *outputs.shape[1:]), outputs.dtype)
+
+    # === Training ===
+
+    @warn_if_truncated
+    def fit(
+        self,
+        *args: Any,
+        mini_batch_size: int | None = None,
+        add_prompts: bool = False,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
+        """Trains the model like the `fit` of other tasks, with two more options.
+
+        Args:
+            *args: See `TextClassifier.fit`.
+            mini_batch_size: Number of texts to encode at a time, so that a large batch fits in
+                memory (GradCache). The loss still compares all texts of the batch, and the
+                gradients are the same as without it. The encoder computes each text twice, so a
+                step takes about a third longer. Not supported on TensorFlow, with `jit_compile` on
+                PyTorch, or on multiple devices. Defaults to all texts of a batch.
+            add_prompts: Whether to add the model's prompts for queries and documents, as
+                `embed_queries` and `embed_documents` do. In a tuple, the first text is the query.
+            **kwargs: See `TextClassifier.fit`.
+
+        Returns:
+            A `keras.callbacks.History`.
+
+        Raises:
+            ValueError: See `TextClassifier.fit`. Also if `mini_batch_size` is not supported, or if
+                the model has no prompts to add.
+
+        Example:
+
+        ```python
+        embedder.fit(pairs, batch_size=1024, mini_batch_size=64, add_prompts=True)
+        ```
+
+        Reference:
+            [Gao et al., 2021](https://arxiv.org/abs/2101.06983), section 3, `mini_batch_size`.
+        """
+        checks.POSITIVE_INT.check_optional(mini_batch_size=mini_batch_size)
+        if mini_batch_size is not None:
+            self._check_mini_batches(mini_batch_size)
+        with self._tuple_arguments(mini_batch_size, add_prompts):
+            return super().fit(*args, **kwargs)
+
+    @warn_if_truncated
+    def evaluate(self, *args: Any, add_prompts: bool = False, **kwargs: Any) -> Any:
+        """Evaluates the model like the `evaluate` of other tasks, optionally with prompts.
+
+        Args:
+            *args: See `TextClassifier.evaluate`.
+            add_prompts: See `fit`.
+            **kwargs: See `TextClassifier.evaluate`.
+
+        Returns:
+            The loss and the metrics, see `keras.Model.evaluate`.
+        """
+        if not add_prompts:  # The validation of `fit` has the prompts of `fit`.
+            return super().evaluate(*args, **kwargs)
+        with self._tuple_arguments(self._mini_batch_size, add_prompts):
+            return super().evaluate(*args, **kwargs)
+
+    def _check_mini_batches(self, size: int) -> None:
+        devices = max(self._num_replicas(), distribution.num_devices())
+        is_compiled = keras.backend.backend() == "torch" and bool(self.jit_compile)
+        where = "on TensorFlow" if keras.backend.backend() == "tensorflow" else ""
+        where = where or ("with jit_compile on PyTorch" if is_compiled else "")
+        where = where or (f"on {devices} devices" if devices > 1 else "")
+        if where:
+            raise ValueError(
+                f"mini_batch_size must be None {where}. Received: {size}. Use a smaller batch_size."
+            )
+
+    @contextlib.contextmanager
+    def _tuple_arguments(self, mini_batch_size: int | None, add_prompts: bool) -> Iterator[None]:
+        """Sets the options of `fit` and `evaluate` for tuples within the block."""
+        if add_prompts and not (self._all_prompts.query_name or self._all_prompts.document_name):
+            raise ValueError(
+                "add_prompts must be False, because the model has no prompts for queries or "
+                f"documents. Received: add_prompts={add_prompts} and prompts="
+                f"{dict(self._all_prompts.texts)}. Pass `prompts` to from_preset."
+            )
+        before = self._mini_batch_size, self._adds_prompts
+        with model_lock(self):
+            self._set_tuple_arguments(mini_batch_size, add_prompts)
+            try:
+                yield
+            finally:
+                self._set_tuple_arguments(*before)
+
+    def _set_tuple_arguments(self, mini_batch_size: int | None, add_prompts: bool) -> None:
+        if mini_batch_size != self._mini_batch_size:
+            # The size is a constant of the compiled steps.
+            self.train_function = self.test_function = None
+        self._mini_batch_size, self._adds_prompts = mini_batch_size, add_prompts
 
     # === Losses ===
 
@@ -172,4 +307,13 @@ class TupleTask(PromptedTask):
     def _tuple_options(self) -> TupleOptions:
         """Returns how training and evaluation pack tuples."""
         # TensorFlow compiles operations for each number of tokens.
-        return TupleOptions(multiple_of=8 if dispatch.is_tensorflow_on_cpu() else 1)
+        multiple_of = 8 if dispatch.is_tensorflow_on_cpu() else 1
+        if not self._adds_prompts:
+            return TupleOptions(multiple_of=multiple_of)
+        prompts = self._all_prompts
+        return TupleOptions(
+            prompts.text(prompts.query_name),
+            prompts.text(prompts.document_name),
+            getattr(self, "include_prompt", True),
+            multiple_of,
+        )

@@ -30,12 +30,12 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLORS]
 TEXTS = ["a red b", "green", "b b a blue white", "a"]
 
 
-def make_embedder(sequence_length=16, pooler_activation="tanh", **arguments):
+def make_embedder(sequence_length=16, pooler_activation="tanh", dropout=0.0, **arguments):
     config = small_tasks.CONFIG.replace(
         vocabulary_size=len(TOKENS),
         max_sequence_length=16,
-        dropout=0.0,
-        attention_dropout=0.0,
+        dropout=dropout,
+        attention_dropout=dropout,
         pooler_activation=pooler_activation,
     )
     preprocessor = TextClassifierPreprocessor(
@@ -157,6 +157,70 @@ def test_tuples_may_have_any_number_of_negatives():
     history = embedder.fit(table, batch_size=4, epochs=2, verbose=0).history
     assert history["loss"][0] == pytest.approx(loss, rel=1e-3)
     assert history["loss"][1] < loss
+
+
+@pytest.mark.on_each_backend
+def test_mini_batches_have_exact_gradients():
+    if keras.backend.backend() == "tensorflow":
+        with pytest.raises(ValueError, match="mini_batch_size must be None on TensorFlow"):
+            make_embedder().fit(TUPLES, mini_batch_size=3)
+        return
+    embedder = make_embedder()
+    weights = [keras.ops.convert_to_numpy(variable) for variable in embedder.variables]
+    updated = []
+    for size in (None, 3):
+        embedder.compile("sgd")
+        embedder.fit(TUPLES, batch_size=4, mini_batch_size=size, verbose=0)
+        updated.append([keras.ops.convert_to_numpy(variable) for variable in embedder.weights])
+        for variable, value in zip(embedder.variables, weights, strict=True):
+            variable.assign(value)
+    for one, other in zip(*updated, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.on_each_backend
+def test_mini_batches_repeat_their_dropout():
+    """Otherwise, the loss would not decrease by the squared norm of the gradient."""
+    if keras.backend.backend() == "tensorflow":
+        return
+    embedder, rate = make_embedder(dropout=0.3), 1e-3
+    variables = list(embedder.variables)
+    values = [keras.ops.convert_to_numpy(variable) for variable in variables]
+    trained = {id(variable) for variable in embedder.trainable_variables}
+    losses, square = [], 0.0
+    for _ in range(2):
+        keras.utils.set_random_seed(1)
+        embedder.compile(keras.optimizers.SGD(rate))
+        history = embedder.fit(TUPLES, batch_size=4, mini_batch_size=3, verbose=0)
+        losses += history.history["loss"]
+        for index, (variable, value) in enumerate(zip(variables, values, strict=True)):
+            if id(variable) not in trained:
+                variable.assign(value)  # Seeds
+            elif len(losses) == 1:
+                values[index] = keras.ops.convert_to_numpy(variable)
+                square += np.sum(((value - values[index]) / rate) ** 2)
+    assert losses[0] - losses[1] == pytest.approx(rate * square, rel=0.1)
+
+
+@pytest.mark.parametrize("include_prompt", [False, True])
+def test_training_adds_prompts(include_prompt):
+    embedder = make_embedder(
+        prompts={"query": "a red ", "passage": "b "}, include_prompt=include_prompt
+    )
+    embedder.compile("sgd")
+    pairs = [row[:2] for row in TUPLES]
+    queries = embedder.embed_queries([query for query, _ in pairs])
+    scores = 20 * queries @ embedder.embed_documents([text for _, text in pairs]).T
+    expected = np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores))
+    assert embedder.evaluate(pairs, add_prompts=True, verbose=0) == pytest.approx(
+        expected, rel=1e-4
+    )
+    history = embedder.fit(pairs, validation_data=pairs, batch_size=4, add_prompts=True, verbose=0)
+    assert history.history["loss"][0] == pytest.approx(expected, rel=1e-3)
+    assert history.history["val_loss"][0] < expected
+    assert embedder.evaluate(pairs, verbose=0) != pytest.approx(expected, rel=1e-2)
+    with pytest.raises(ValueError, match="the model has no prompts for queries"):
+        make_embedder().fit(pairs, add_prompts=True)
 
 
 def test_losses_match_sentence_transformers(tmp_path):
