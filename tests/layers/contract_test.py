@@ -95,7 +95,13 @@ def shapes_and_dtypes(outputs):
     ]
 
 
-@pytest.mark.parametrize("policy", ["float32", "bfloat16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "mixed_bfloat16",
+        *(pytest.param(policy, marks=pytest.mark.on_torch) for policy in ("float32", "bfloat16")),
+    ],
+)
 @each_layer
 def test_outputs_match_the_spec(cls, arguments, inputs, policy):
     layer = cls(**arguments, dtype=policy)
@@ -116,6 +122,7 @@ def test_batch_and_length_can_be_unknown(cls, arguments, inputs):
     assert all(x.shape[0] is None for x in outputs)
 
 
+@pytest.mark.on_torch
 @each_layer
 def test_layer_config_round_trip(cls, arguments, inputs):
     # Start from a config, because other tests may have built the parts in `arguments`.

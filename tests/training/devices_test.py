@@ -33,10 +33,8 @@ from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import make_tokenizer
 from training.engine import finetuning
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
-from training.jobs.reranking import RerankConfig, rerank
 from training.pretraining.config import PretrainConfig
 from training.pretraining.run import pretrain
-from training.readers.trec_files import Collection
 
 directory, DATA = pathlib.Path(sys.argv[1]), sys.argv[1]
 WORDS = ["good", "bad", "film", "a", "dull", "long"]
@@ -93,28 +91,12 @@ def run_resumed():
     assert (after / "pretrain_1" / "checkpoints" / "step_000000004").is_dir()
     return logs
 
-def run_rerank(num_devices):
-    run_config = RerankConfig.from_flags(
-        preset=str(directory / "preset"), loss="pointwise", candidates=4, negatives=1,
-        epochs=3, batch_size=4, learning_rate=1e-2, sequence_length=16, precision="float32",
-        checkpoint_seconds=0.0, devices=num_devices, shard_optimizer=num_devices > 1,
-        output_dir=str(directory / f"ranked_{num_devices}"),
-    )
-    documents = {f"d{number}": row.split("\\t")[0] for number, row in enumerate(rows)}
-    queries = {f"q{number}": f"{word} film" for number, word in enumerate(WORDS)}
-    qrels = {query: {f"d{5 * number + 6}": 1} for number, query in enumerate(queries)}
-    rerank(run_config, Collection(documents, queries, qrels))
-    lines = (directory / f"ranked_{num_devices}" / "reranked.run").read_text().splitlines()
-    ranking = [line.split() for line in lines]
-    return {f"{query} {document}": float(score) for query, _, document, _, score, _ in ranking}
-
 with contextlib.redirect_stdout(sys.stderr):
     # On TensorFlow, one command covers the strategy's scope and its variables in checkpoints.
     if keras.backend.backend() == "tensorflow":
         results = {"finetuned": [run_finetune(1), run_finetune(2)]}
     else:
         results = {"pretrained": run_pretrain(1), "resumed": run_resumed()}
-        results["ranked"] = [run_rerank(1), run_rerank(2)]
     results["distribution_is_reset"] = keras.distribution.distribution() is None
 print(json.dumps(results))
 """
@@ -133,7 +115,7 @@ def runs(tmp_path_factory):
     return json.loads(finished.stdout)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX runs the other commands")
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX pre-trains")
 def test_fine_tuning_matches_on_two_devices(runs):
     one_device, two_devices = runs["finetuned"]
     assert one_device["loss"][-1] < one_device["loss"][0]
@@ -151,13 +133,6 @@ def test_resume_on_fewer_devices_matches(runs):
         assert two_then_one[name][:2] == expected[:2]
         assert two_then_one[name] == pytest.approx(expected, rel=1e-5), name
     assert runs["distribution_is_reset"]  # The run resets the distribution.
-
-
-@pytest.mark.skipif(BACKEND != "jax", reason="only JAX shards the optimizer state")
-def test_ranking_matches_with_a_sharded_optimizer(runs):
-    one_device, two_devices = runs["ranked"]
-    assert len(set(one_device.values())) > 1
-    assert two_devices == pytest.approx(one_device, rel=1e-4)
 
 
 def test_unavailable_devices_raise():
