@@ -25,7 +25,7 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = [*("lint", "tensorflow", "docs", "jax", "torch", "with_tensorflow", "beam")]
+nox.options.sessions = [*("lint", "tensorflow", "jax", "torch", "with_tensorflow", "beam")]
 
 # The tests that most often find a broken change
 CORE = (
@@ -214,19 +214,17 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tensorflow(session: nox.Session) -> None:
-    """Tests the library and the commands on TensorFlow, including docstring examples."""
-    paths = ("keras_bert", "training", "tests", "--ignore=tests/docs")
+    """Tests the library, the commands and the site on TensorFlow, with docstring examples."""
+    paths = ("keras_bert", "training", "tests")
     run_backend(session, "--doctest-modules", paths=paths, **install_transformers_js(session))
 
 
-@nox.session
+@nox.session(default=False)
 def docs(session: nox.Session) -> None:
-    """Builds the site, where broken links are errors, and tests the guides at a reduced size."""
-    # With --quiet, --strict would not find warnings.
-    site = ("python", "-m", "mkdocs", "build", "--strict")
-    session.run(*site, env={"NO_MKDOCS_2_WARNING": "1"})
-    # One file, the guides, takes nearly all of the time.
-    run_pytest(session, "--dist=worksteal", paths=["tests/docs"])
+    """Runs the tests of the documentation, which the sessions above and below include."""
+    for backend in ("tensorflow", "torch"):
+        paths = ["tests/docs", "tests/docs_test.py"]
+        run_pytest(session, "--dist=worksteal", paths=paths, KERAS_BACKEND=backend)
 
 
 @nox.session
@@ -237,7 +235,10 @@ def jax(session: nox.Session) -> None:
 
 @nox.session
 def torch(session: nox.Session) -> None:
-    """Same as `jax`, but on PyTorch, and with the tests that only need a single backend."""
+    """Same as `jax`, but on PyTorch, and with the tests that only need a single backend.
+
+    They include some of the guides.
+    """
     run_pytest(session, KERAS_BACKEND="torch", **WITHOUT_TENSORFLOW)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The README and the pages: links, Python snippets, commands and generated content.
 
-The nox session `docs` checks links between pages when it builds the site.
+`tests/docs/site_test.py` checks links between pages when it builds the site.
 """
 
 import ast
