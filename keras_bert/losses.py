@@ -156,6 +156,81 @@ class InBatchNegatives(TupleLoss):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class SpladeLoss(InBatchNegatives):
+    """`InBatchNegatives` for sparse embeddings, with a penalty on weights that are not 0.
+
+    The penalty is the FLOPS regularizer: the sum over all tokens of the vocabulary of the squared
+    mean weight in the batch. It estimates the cost of a query in an inverted index. Queries and
+    documents have separate factors. Larger factors give fewer weights above 0, and less accurate
+    embeddings.
+
+    Args:
+        query_factor: Factor of the queries' penalty. Defaults to 5e-5.
+        document_factor: Factor of the penalty of relevant texts and hard negatives. Defaults to
+            3e-5.
+        scale: Factor of the dot products. Defaults to 1.
+        symmetric: See `InBatchNegatives`.
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: See `InBatchNegatives`.
+        y_pred: Sparse embeddings `(batch, texts, vocabulary)`.
+
+    Returns:
+        Before the reduction, a tensor `(batch,)`. The penalty of the batch is added to each value.
+
+    Example:
+
+    >>> loss = keras_bert.losses.SpladeLoss(query_factor=1.0, document_factor=0.5)
+    >>> vectors = np.array([[[2.0, 0.0], [4.0, 0.0]]])  # penalties 4 and 16
+    >>> float(loss(np.array([[0, 1]]), vectors))
+    12.0
+
+    Reference:
+        [SPLADE v2](https://arxiv.org/abs/2109.10086), section 2;
+        [Minimizing FLOPs](https://arxiv.org/abs/2004.05665), section 3.
+    """
+
+    def __init__(
+        self,
+        query_factor: float = 5e-5,
+        document_factor: float = 3e-5,
+        scale: float = 1.0,
+        symmetric: bool = False,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "splade_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(scale, symmetric, reduction, name, dtype)
+        checks.NON_NEGATIVE.check(query_factor=query_factor, document_factor=document_factor)
+        self.query_factor = query_factor
+        self.document_factor = document_factor
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        # Missing negatives and padding tuples do not count.
+        is_given = ops.cast(y_true >= 0, y_pred.dtype)[:, :, None]
+        penalties = [
+            ops.sum(
+                ops.square(
+                    ops.divide_no_nan(
+                        ops.sum(y_pred[:, part] * is_given[:, part], axis=(0, 1)),
+                        ops.sum(is_given[:, part]),
+                    )
+                )
+            )
+            for part in (slice(0, 1), slice(1, None))
+        ]
+        penalty = self.query_factor * penalties[0] + self.document_factor * penalties[1]
+        return super().call(y_true, y_pred) + penalty
+
+    def get_config(self) -> dict[str, Any]:
+        factors = {"query_factor": self.query_factor, "document_factor": self.document_factor}
+        return {**super().get_config(), **factors}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class CosineSimilarityLoss(TupleLoss):
     """The squared error of the cosine similarity for scored pairs of embeddings.
 

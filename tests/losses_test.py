@@ -15,6 +15,7 @@ from keras_bert.losses import (
     MarginMSELoss,
     MatryoshkaLoss,
     SoftTargetDivergence,
+    SpladeLoss,
     TripletLoss,
 )
 
@@ -51,6 +52,19 @@ def test_padding_rows_are_ignored(symmetric):
     numbers = [[0, 1], [2, 3], [4, 5], [-1, -1]]
     padded_loss = value(loss, numbers, TUPLES, sample_weight=weights)
     assert padded_loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_splade_loss_adds_the_squared_mean_weights():
+    """Missing negatives and padding tuples do not count."""
+    vectors = np.random.default_rng(0).random((3, 3, 5), "float32")
+    numbers = np.array([[0, 1, 2], [3, 4, -1], [-1, -1, -1]])
+    weights = np.array([1, 1, 0], "float32")
+    documents = vectors[[0, 0, 1], [1, 2, 1]]
+    expected = value(InBatchNegatives(1.0), numbers, vectors, sample_weight=weights)
+    expected += 2.0 * np.sum(vectors[:2, 0].mean(axis=0) ** 2)
+    expected += 3.0 * np.sum(documents.mean(axis=0) ** 2)
+    actual = value(SpladeLoss(2.0, 3.0), numbers, vectors, sample_weight=weights)
+    assert actual == pytest.approx(expected, rel=1e-5)
 
 
 def test_same_index_pairs_are_not_negatives():

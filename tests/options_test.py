@@ -69,6 +69,7 @@ OTHER_CLASSES = {
     optimizers.BertWarmupDecay: SCHEDULE,
     optimizers.ElectraWarmupDecay: SCHEDULE,
     losses.InBatchNegatives: {"scale": 2.5, "symmetric": True},
+    losses.SpladeLoss: {"query_factor": 0.5, "document_factor": 0.25, "scale": 2.5},
     losses.TripletLoss: {"margin": 0.5, "distance": "euclidean"},
     losses.MarginMSELoss: {"scale": 2.5},
     losses.ListNetLoss: {"scale": 2.5},

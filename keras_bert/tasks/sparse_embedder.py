@@ -11,18 +11,18 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
-from keras_bert.data.adapters.reading import Rows, adapter_class
-from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches, WrappedBatches
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.pooling import SpladePooling
+from keras_bert.losses import SpladeLoss
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.pretraining import masked_lm_head, masked_lm_logits
 from keras_bert.tasks.prediction import warn_if_truncated
-from keras_bert.tasks.prompted_task import PromptedTask, check_single_texts, texts_with_prompt
+from keras_bert.tasks.prompted_task import check_single_texts, texts_with_prompt
 from keras_bert.tasks.ranking import query_documents, rank_documents
+from keras_bert.tasks.tuple_task import TupleTask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -32,7 +32,7 @@ _MAX_LOGITS = 1 << 27
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SparseEmbedder(PromptedTask):
+class SparseEmbedder(TupleTask):
     """A masked LM that computes a sparse embedding for each text (SPLADE).
 
     ```python
@@ -50,7 +50,14 @@ class SparseEmbedder(PromptedTask):
     The weights are pooled from the logits of the masked LM's head. A masked LM that was not trained
     for sparse embeddings has few weights of 0.
 
-    SciPy is required: `pip install scipy`, or the extra `training`.
+    `fit` accepts pairs of a query and a relevant text, or tuples with hard negatives, in the forms
+    that `TextEmbedder.fit` accepts. The other texts in the batch are also negatives. Each batch
+    has logits for every position and every token in the vocabulary, so small batches and a small
+    `sequence_length` save much memory. `compile()` defaults to AdamW with a learning rate of 2e-5
+    and `keras_bert.losses.SpladeLoss()`, which increases the number of weights that are 0. `fit`
+    adds no prompts.
+
+    `embed` requires SciPy: `pip install scipy`, or the extra `training`.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -90,7 +97,6 @@ class SparseEmbedder(PromptedTask):
     """
 
     predict_method = "embed"
-    needs_labels = False
     default_learning_rate = 2e-5
     preset_options = ("pooling", "activation", "prompts", "default_prompt_name")
     output_name = "embedding"
@@ -138,13 +144,14 @@ class SparseEmbedder(PromptedTask):
         )
         return options | super().options_of_checkpoint(checkpoint)
 
-    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
-        if adapter_class(self.adapters, x) is not None:
-            raise ValueError(
-                "A SparseEmbedder must be trained and evaluated on features, with your own loss. "
-                "Received: text"
-            )
-        return super()._read(x, y, sample_weight, options)
+    def _default_loss(self) -> keras.losses.Loss:
+        return SpladeLoss()
+
+    def _default_metrics(self) -> None:
+        return None
+
+    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
+        return metric  # The outputs are not logits of classes.
 
     @warn_if_truncated
     def embed(

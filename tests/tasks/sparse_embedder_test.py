@@ -11,6 +11,7 @@ pytestmark = pytest.mark.on_torch
 
 from keras_bert import Backbone, MaskedLM, SparseEmbedder, TextEmbedder  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.losses import SpladeLoss  # noqa: E402
 from keras_bert.tasks import sparse_embedder  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
@@ -80,6 +81,22 @@ def test_the_largest_weights_are_kept_decoded_and_ranked():
     scores = embeddings.toarray() @ dense
     assert [document["index"] for document in ranking] == np.argsort(-scores)[:3].tolist()
     assert ranking[0]["score"] == pytest.approx(scores.max(), rel=1e-5)
+
+
+def test_training_on_tuples_reduces_the_loss():
+    config = CONFIG.replace(dropout=0.0, attention_dropout=0.0)
+    embedder = make_embedder(config)
+    tuples = [("a", "a b", "e"), ("c", "d c", "f"), ("f e", "e", "b")]
+    loss = SpladeLoss(query_factor=0.5, document_factor=0.25)
+    embedder.compile(keras.optimizers.Adam(1e-2), loss)
+    vectors = np.stack(
+        [embedder.embed(list(texts)).toarray() for texts in zip(*tuples, strict=True)], axis=1
+    )
+    before = embedder.evaluate(tuples, verbose=0)
+    numbers = np.array([[0, 1, 2], [3, 4, 5], [6, 2, 7]])  # "e" occurs twice.
+    assert before == pytest.approx(float(loss(numbers, vectors)), rel=1e-4)
+    history = embedder.fit(tuples * 8, batch_size=3, epochs=2, verbose=0).history
+    assert history["loss"][1] < before
 
 
 def test_invalid_arguments_raise():
