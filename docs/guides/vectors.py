@@ -143,7 +143,7 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
 # - **Pooling.** If `1_Pooling/config.json` has `include_prompt: false`, as for Instructor models, the tokens of a prompt are not pooled. This
 #   applies to the prompts that `embed` or an export adds.
 # - **Long texts.** With [`long_texts`](../commands/finetune.md#long-texts), each window of a text has the prompt.
-# - **Training.** `fit` adds no prompts. Train on pairs such as `("query: how", "passage: like this")`.
+# - **Training.** `fit(pairs, add_prompts=True)` adds the prompt for queries to each first text, and the prompt for documents to the others.
 # - **sentence-transformers** computes the same embeddings, with one exception. If a model has a prompt called `passage` or `corpus` but none
 #   called `document`, its version 6.2 encodes documents without a prompt.
 #
@@ -174,6 +174,62 @@ embedder.fit(train, batch_size=32, epochs=1, verbose=0)
 print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")
 
 # %% [markdown]
+# ## Hard negatives
+#
+# A retrieval model learns most from texts that it confuses with the right document. `mine_hard_negatives` searches for them with the model, and
+# `fit` uses them as candidates for every query in the batch:
+#
+# ```python
+# rows = keras_bert.mine_hard_negatives(embedder, pairs, documents, relative_margin=0.05, num_negatives=5)
+# embedder.fit(rows, batch_size=32)
+# ```
+#
+# Some of the documents found are relevant, although no pair says so. `relative_margin=0.05` drops documents that score nearly as high as the
+# relevant text. There are also `absolute_margin`, `max_score`, `min_score` and `range_min`, and `cross_encoder` scores with a re-ranker. Pairs
+# with too few documents left have fewer negatives. The options and results match `mine_hard_negatives` of sentence-transformers.
+#
+# If you already have negatives, pass tuples `(query, relevant text, negative, …)`, or a table with the columns `text`, `text_pair` and
+# `negatives`. Batches of them can also come from a generator or a `tf.data.Dataset`.
+#
+# ## Large batches
+#
+# More in-batch negatives make a better model, but the activations of 1,024 pairs do not fit in memory. With `mini_batch_size`, `fit` encodes
+# a few texts at a time, and again in the backward pass (GradCache). The gradients are the same as with one large batch:
+#
+# ```python
+# embedder.fit(pairs, batch_size=1024, mini_batch_size=32)
+# ```
+#
+# It works on JAX and PyTorch, on one device.
+#
+# ## Distillation
+#
+# A cross-encoder ranks better than an embedder, but is too slow to search with. An embedder can learn its scores. `y` has the score of each
+# text after the query:
+#
+# ```python
+# scores = rows["scores"]    # of mine_hard_negatives with a cross_encoder
+# embedder.compile(loss=keras_bert.losses.MarginMSELoss(scale=10))    # or ListNetLoss(scale=20), SoftTargetDivergence()
+# embedder.fit(rows, scores)
+# ```
+#
+# `scale` multiplies the embedder's cosine similarities, which would otherwise be smaller than the teacher's scores. To learn the embeddings of
+# another model with the same dimension, train on single texts:
+#
+# ```python
+# embedder.compile(loss="mse")
+# embedder.fit(texts, teacher.embed(texts))
+# ```
+#
+# ## Matryoshka embeddings
+#
+# `MatryoshkaLoss` trains [shorter embeddings](#shorter-embeddings), for any loss of pairs or tuples:
+#
+# ```python
+# loss = keras_bert.losses.MatryoshkaLoss(keras_bert.losses.InBatchNegatives(), dimensions=[384, 192, 96])
+# embedder.compile(loss=loss)
+# ```
+#
 # ## Next steps
 #
 # - To re-rank the search results with a cross-encoder, run `keras-bert finetune --task=ranking`.

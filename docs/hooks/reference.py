@@ -71,6 +71,11 @@ is a `keras.Model`; wherever Keras' methods take arrays, a task's methods also t
 ::: keras_bert.load_model
     options: {{heading_level: 3}}
 
+## Hard negatives
+
+::: keras_bert.mine_hard_negatives
+    options: {{heading_level: 3}}
+
 ## Methods of every task
 
 ::: {text_trainer}
