@@ -11,6 +11,9 @@ from keras_bert.models import Backbone
 from keras_bert.ops import dispatch
 from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier, TokenClassifier
 
+# Other tests check the ranges of initial weights on each backend.
+pytestmark = pytest.mark.on_torch
+
 transformers = pytest.importorskip("transformers")
 
 SIZES = {

@@ -26,7 +26,7 @@ MODERN = SMALL.replace(
     ("config", "dtype"),
     [
         pytest.param(SMALL, "float32", marks=pytest.mark.on_torch),
-        (MODERN, "float32"),
+        pytest.param(MODERN, "float32", marks=pytest.mark.on_torch),
         pytest.param(SMALL, "mixed_bfloat16", marks=pytest.mark.on_torch),
         (SMALL.replace(**RELATIVE["deberta"]), "float32"),
     ],
