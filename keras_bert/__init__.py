@@ -26,6 +26,9 @@ with lazy_imports(globals()):
     from keras_bert.tasks.distiller import Distiller as Distiller
     from keras_bert.tasks.ensemble import Ensemble as Ensemble
     from keras_bert.tasks.hard_negatives import mine_hard_negatives as mine_hard_negatives
+    from keras_bert.tasks.late_interaction_embedder import (
+        LateInteractionEmbedder as LateInteractionEmbedder,
+    )
     from keras_bert.tasks.loading import load_model as load_model
     from keras_bert.tasks.masked_lm import MaskedLM as MaskedLM
     from keras_bert.tasks.multiple_choice import MultipleChoice as MultipleChoice

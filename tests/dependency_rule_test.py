@@ -70,9 +70,11 @@ LIBRARIES = {
     "optimizers": {"keras"},
     "vocabularies": set(),
     "text": {"numpy", "sentencepiece", "tensorflow", "tensorflow_text", "tokenizers"},
-    # fsspec for URLs, pandas for predictions in data frames, pyarrow for compression and Parquet
+    # fsspec for URLs, pandas for predictions in data frames, pyarrow for compression and Parquet,
+    # scipy for token pooling
     "data": {
-        "charset_normalizer", "fsspec", "numpy", "pandas", "pyarrow", "sentencex", "tensorflow",
+        "charset_normalizer", "fsspec", "numpy", "pandas", "pyarrow", "scipy", "sentencex",
+        "tensorflow",
     },
     "layers": {"keras"},
     "models": {"keras", "numpy"},  # NumPy to check ids in arrays

@@ -35,6 +35,9 @@ TASKS = {
         **{"pooling": "cls", "normalize": False, "prompts": {"query": "x "}},
         **{"default_prompt_name": "query", "include_prompt": False, "dimensions": 4},
     },
+    keras_bert.LateInteractionEmbedder: {
+        **{"projection_dim": 4, "projection_bias": True, "prompts": {"query": "x "}}
+    },
     keras_bert.SparseEmbedder: {
         **{"pooling": "sum", "activation": "log1p_relu", "prompts": {"query": "x "}},
         **{"default_prompt_name": "query"},
@@ -54,6 +57,10 @@ TASKS = {
     },
 }
 PREPROCESSORS = {
+    data.LateInteractionPreprocessor: {
+        **{"query_length": 9, "document_length": 7, "query_prefix": "a", "document_prefix": ""},
+        **{"skiplist_words": ["b"], "attend_to_expansion_tokens": True},
+    },
     data.MultipleChoicePreprocessor: {},
     data.QuestionAnswererPreprocessor: {"doc_stride": 9, "max_query_length": 7},
     data.TextClassifierPreprocessor: {},

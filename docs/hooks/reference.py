@@ -34,8 +34,8 @@ PAGES = (
 # Order of the task pages. Other tasks follow.
 TASKS = (
     *("TextClassifier", "TokenClassifier", "QuestionAnswerer", "MultipleChoice", "TextEmbedder"),
-    *("SparseEmbedder", "StaticEmbedder", "MaskedLM", "NextSentencePredictor", "Pretrainer"),
-    *("ReplacedTokenDetector", "Distiller", "Ensemble"),
+    *("SparseEmbedder", "LateInteractionEmbedder", "StaticEmbedder", "MaskedLM"),
+    *("NextSentencePredictor", "Pretrainer", "ReplacedTokenDetector", "Distiller", "Ensemble"),
 )
 # Modules whose public names are on a different module's page
 _SHOWN_WITH = {

@@ -57,6 +57,30 @@ def read_options(
     `normalize`. Unsupported options that change the embeddings raise an error.
     """
     options: dict[str, Any] = {}
+    modules = _modules(directory, sparse)
+    if modules:
+        path = modules[1].path / "config.json"
+        options |= _splade_pooling(path) if sparse else _pooling(path)
+        if not sparse:
+            options["normalize"] = len(modules) > 2
+    length = read_length(directory, uses_settings=bool(modules))
+    if length is not None:
+        options["sequence_length"] = min(length, max_sequence_length)
+    path = directory / PROMPTS_FILE
+    fields = read_json(path) if path.exists() else {}
+    with checkpoint_errors(path):
+        check_needed(fields, {"truncate_dim": ()})
+    return options | read_prompts(fields, path)
+
+
+def read_length(directory: Path, *, uses_settings: bool = True) -> int | None:
+    """Reads the maximum sequence length, or returns `None` if no file has it.
+
+    Args:
+        directory: The checkpoint directory.
+        uses_settings: Whether to read the tokenizer settings too. Since version 6, only they
+            contain the length.
+    """
     length: Any = None
     paths = [directory / name for name in LENGTH_FILES if (directory / name).exists()]
     if paths:
@@ -70,22 +94,9 @@ def read_options(
                     f"{paths[0]}: do_lower_case must be false for a tokenizer that does not "
                     f"lowercase text. Received: {fields['do_lower_case']!r}"
                 )
-    modules = _modules(directory, sparse)
-    if modules:
-        path = modules[1].path / "config.json"
-        options |= _splade_pooling(path) if sparse else _pooling(path)
-        if not sparse:
-            options["normalize"] = len(modules) > 2
-        # Since version 6, only the tokenizer settings contain the length.
-        if length is None and (directory / SETTINGS_FILE).exists():
-            length = read_json(directory / SETTINGS_FILE).get("model_max_length")
-    if POSITIVE_INT.allows(length):
-        options["sequence_length"] = min(length, max_sequence_length)
-    path = directory / PROMPTS_FILE
-    fields = read_json(path) if path.exists() else {}
-    with checkpoint_errors(path):
-        check_needed(fields, {"truncate_dim": ()})
-    return options | _prompts(fields, path)
+    if length is None and uses_settings and (directory / SETTINGS_FILE).exists():
+        length = read_json(directory / SETTINGS_FILE).get("model_max_length")
+    return int(length) if POSITIVE_INT.allows(length) else None
 
 
 def output_activation(directory: Path, fields: Mapping[str, Any]) -> str | None:
@@ -123,7 +134,8 @@ def other_head(directory: Path) -> str:
     )
 
 
-def _prompts(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def read_prompts(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Reads `prompts` and `default_prompt_name`, if the fields of a file specify them."""
     prompts, default_name = fields.get("prompts") or {}, fields.get("default_prompt_name")
     if not isinstance(prompts, dict):
         raise CheckpointError(
@@ -161,23 +173,23 @@ def _splade_pooling(path: Path) -> dict[str, Any]:
 def is_sparse_encoder(directory: Path) -> bool:
     """Returns whether a directory contains a `SparseEncoder` with `SpladePooling`."""
     path = directory / MODULES_FILE
-    return path.exists() and _SPLADE_POOLING in [module.name for module in _listed_modules(path)]
+    return path.exists() and _SPLADE_POOLING in [module.name for module in listed_modules(path)]
 
 
-class _Module(NamedTuple):
+class Module(NamedTuple):
     """A sentence-transformers module, with its class name and directory."""
 
     name: str
     path: Path
 
 
-def _listed_modules(path: Path) -> list[_Module]:
+def listed_modules(path: Path) -> list[Module]:
     """Returns the modules in a `modules.json`."""
     with checkpoint_errors():
         text = read_text(path)
     try:
         return [
-            _Module(str(module["type"]).rpartition(".")[2], path.parent / str(module["path"]))
+            Module(str(module["type"]).rpartition(".")[2], path.parent / str(module["path"]))
             for module in parse_json(text)
         ]
     except (TypeError, KeyError, ValueError) as error:
@@ -186,7 +198,7 @@ def _listed_modules(path: Path) -> list[_Module]:
         ) from error
 
 
-def _modules(directory: Path, sparse: bool) -> list[_Module]:
+def _modules(directory: Path, sparse: bool) -> list[Module]:
     """Returns the modules in `modules.json`: Transformer, Pooling and possibly Normalize.
 
     With `sparse`, they are Transformer or MLMTransformer, and SpladePooling. Without this file, a
@@ -195,9 +207,9 @@ def _modules(directory: Path, sparse: bool) -> list[_Module]:
     path = directory / MODULES_FILE
     if not path.exists():
         pooling = (directory / POOLING_FILE).parent
-        modules = [_Module(_TRANSFORMER, directory), _Module(_POOLING, pooling)]
+        modules = [Module(_TRANSFORMER, directory), Module(_POOLING, pooling)]
         return modules * (pooling.exists() and not sparse)
-    modules = _listed_modules(path)
+    modules = listed_modules(path)
     names = [module.name for module in modules]
     dense = [[_TRANSFORMER, _POOLING], [_TRANSFORMER, _POOLING, _NORMALIZE]]
     splade = [[name, _SPLADE_POOLING] for name in (_TRANSFORMER, _MLM_TRANSFORMER)]
@@ -216,6 +228,15 @@ def _modules(directory: Path, sparse: bool) -> list[_Module]:
             "model's whole directory."
         )
     return modules
+
+
+def write_modules(directory: Path, classes: Mapping[str, str]) -> None:
+    """Writes `modules.json`, given each module's class by its directory."""
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": name}
+        for index, (path, name) in enumerate(classes.items())
+    ]
+    write_json(directory / MODULES_FILE, modules)
 
 
 def model_options(model: Any) -> dict[str, Any]:
@@ -262,11 +283,7 @@ def write_options(directory: Path, options: Mapping[str, Any], hidden_dim: int) 
         package = "sentence_transformers.models"
     if options.get("normalize"):
         paths[_NORMALIZE] = NORMALIZE_DIRECTORY
-    modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"{package}.{name}"}
-        for index, (name, path) in enumerate(paths.items())
-    ]
-    write_json(directory / MODULES_FILE, modules)
+    write_modules(directory, {path: f"{package}.{name}" for name, path in paths.items()})
     config = directory / list(paths.values())[1] / "config.json"
     config.parent.mkdir()
     write_json(config, fields)

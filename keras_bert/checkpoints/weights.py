@@ -64,6 +64,7 @@ _HEAD_WEIGHTS = {
     "keras_bert>Dense": {"decoder.kernel": "kernel"},
     "keras_bert>VocabularyBias": {"output_bias": "bias"},
     "keras_bert>SentencePooling": {},
+    "keras_bert>TokenProjection": {"kernel": "dense.kernel", "bias": "dense.bias"},
     "keras_bert>ConditionalRandomField": {
         name: name for name in ("start_transitions", "transitions", "end_transitions")
     },

@@ -4,6 +4,7 @@
 from keras_bert.data.bucketing import bucket_lengths
 from keras_bert.data.choices import MultipleChoicePreprocessor
 from keras_bert.data.conll import TaggedText, read_conll, write_conll
+from keras_bert.data.late_interaction import LateInteractionPreprocessor
 from keras_bert.data.pretraining.corpus import read_corpus, read_documents
 from keras_bert.data.pretraining.instances import Instance, InstanceGenerator
 from keras_bert.data.pretraining.masking import MaskedLMMaskGenerator
@@ -22,12 +23,14 @@ from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
 from keras_bert.data.questions import QuestionAnswererPreprocessor
 from keras_bert.data.squad import QuestionExample, SpanAnswer, SquadError, read_squad
 from keras_bert.data.texts import TextClassifierPreprocessor
+from keras_bert.data.token_vectors import max_similarities, pool_tokens
 from keras_bert.data.words import TokenClassifierPreprocessor
 
 __all__ = [
     "Instance",
     "InstanceEncoder",
     "InstanceGenerator",
+    "LateInteractionPreprocessor",
     "MaskedLMMaskGenerator",
     "MultipleChoicePreprocessor",
     "NextTokenTargets",
@@ -45,8 +48,10 @@ __all__ = [
     "bucket_lengths",
     "check_record_files",
     "has_masks",
+    "max_similarities",
     "pack_sequences",
     "packed_batches",
+    "pool_tokens",
     "pretraining_batches",
     "ragged_pretraining_batches",
     "read_conll",

@@ -92,7 +92,8 @@ class Sequences(NamedTuple):
     ) -> dict[str, Any]:
         """Pads the sequences to a length and adds the `padding_mask`.
 
-        `token_ids` are padded with `pad_token_id`, and other features with 0. The shape is
+        `token_ids` are padded with `pad_token_id`, and other features with 0. A feature
+        `padding_mask`, which is 0 for tokens that count as padding, is kept. The shape is
         `(rows, length)`, or `(rows, max_count, length)` with `counts`. Then examples are padded
         with empty sequences to `max_count` sequences, by default the maximum count.
         """
@@ -112,7 +113,10 @@ class Sequences(NamedTuple):
             )
             for name, rows in self.features.items()
         }
-        dense["padding_mask"] = xp.mask(lengths, length)
+        if "padding_mask" in dense:
+            dense["padding_mask"] = xp.cast(dense["padding_mask"], "bool")
+        else:
+            dense["padding_mask"] = xp.mask(lengths, length)
         if shape is None:
             return dense
         return {name: xp.reshape(value, shape) for name, value in dense.items()}

@@ -15,6 +15,7 @@ from keras_bert.layers.heads import (
     MaskedLMTransform,
     Pooler,
     ReplacedTokenHead,
+    TokenProjection,
     VocabularyBias,
 )
 from keras_bert.layers.norm import Norm
@@ -44,6 +45,7 @@ __all__ = [
     "SentencePooling",
     "SpladePooling",
     "TokenEmbedding",
+    "TokenProjection",
     "TokenReplacer",
     "TokenSampler",
     "TransformerBlock",

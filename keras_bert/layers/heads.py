@@ -14,7 +14,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.norm import Norm, add_norm_weights
-from keras_bert.layers.pooling import mean_of_tokens
+from keras_bert.layers.pooling import mean_of_tokens, unit_vectors
 from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, tokens_at
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.reference import length_of
@@ -405,6 +405,75 @@ class ReplacedTokenHead(Layer):
 
     def compute_output_spec(self, inputs: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape[:-1], dtype="float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TokenProjection(Layer):
+    """Projects token vectors to fewer dimensions and scales them to unit L2 norm, in float32.
+
+    Args:
+        dim: Number of dimensions after the projection.
+        use_bias: Whether the projection has a bias.
+        initializer_range: Standard deviation of the kernel's truncated normal initializer.
+
+    Call arguments:
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool `(batch, length)`, False at padding. `None` for no padding.
+        pooling_mask: Bool `(batch, length)`, True for the tokens whose vectors are used. Defaults
+            to all tokens except padding.
+
+    Output shape:
+        `(batch, length, dim)`, float32. The vectors of other tokens are 0.
+
+    Reference:
+        [ColBERT](https://arxiv.org/abs/2004.12832), section 3.2.
+    """
+
+    def __init__(
+        self, dim: int, use_bias: bool = False, initializer_range: float = 0.02, **kwargs: Any
+    ) -> None:
+        checks.POSITIVE_INT.check(dim=dim)
+        checks.POSITIVE.check(initializer_range=initializer_range)
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.dim = int(dim)
+        self.use_bias = bool(use_bias)
+        self.initializer_range = initializer_range
+
+    def build(
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        pooling_mask_shape: Shape | None = None,
+    ) -> None:
+        self.dense = Dense(
+            self.dim,
+            use_bias=self.use_bias,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            dtype="float32",
+            name="dense",
+        )
+        self.dense.build((None, inputs_shape[-1]))
+
+    def call(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
+    ) -> Tensor:
+        vectors = unit_vectors(self.dense(inputs))
+        mask = padding_mask if pooling_mask is None else pooling_mask
+        if mask is None:
+            return vectors
+        # In float16, the vectors at padding may be infinite.
+        return ops.where(ops.cast(mask, "bool")[:, :, None], vectors, 0.0)
+
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        pooling_mask: Tensor | None = None,
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor((*inputs.shape[:-1], self.dim), dtype="float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -171,7 +171,11 @@ class Backbone(TokenModel):
         return self.config.effective_pooling != "first"
 
     def encode(
-        self, inputs: dict[str, Tensor], output_positions: Tensor | None = None
+        self,
+        inputs: dict[str, Tensor],
+        output_positions: Tensor | None = None,
+        *,
+        computes_padding: bool = False,
     ) -> dict[str, Tensor]:
         """Applies the encoder in a larger functional model, optionally only for some positions.
 
@@ -179,6 +183,8 @@ class Backbone(TokenModel):
             inputs: A dict of symbolic inputs. Other names than the encoder's inputs are ignored.
             output_positions: Symbolic int `(batch, slots)`, the positions to compute in the last
                 layer. `None` for all positions.
+            computes_padding: Whether `sequence_output` is computed at padding, which attends to the
+                other tokens, whatever the option `unpadded` is.
 
         Returns:
             A dict of symbolic outputs, see the class. With `output_positions`, `sequence_output`
@@ -198,24 +204,28 @@ class Backbone(TokenModel):
         (None, None, 8)
         """
         inputs = {name: inputs.get(name) for name in self.input}
-        if output_positions is None:
+        unpadded = False if computes_padding else self.unpadded
+        if output_positions is None and unpadded == self.unpadded:
             return dict(self(inputs))
-        if self.pooler is not None and self.pools_all_tokens:
-            raise ValueError(
-                "output_positions must be None if the encoder's pooling is "
-                f"{self.config.effective_pooling!r}, which depends on all positions. Received: "
-                f"{output_positions}"
-            )
-        positions = keras.Input((None,), dtype="int32", name="output_positions")
-        model_inputs = {**token_inputs(self.packed), "output_positions": positions}
+        model_inputs, name = token_inputs(self.packed), f"{self.name}_with_padding"
+        if output_positions is not None:
+            if self.pooler is not None and self.pools_all_tokens:
+                raise ValueError(
+                    "output_positions must be None if the encoder's pooling is "
+                    f"{self.config.effective_pooling!r}, which depends on all positions. Received: "
+                    f"{output_positions}"
+                )
+            positions = keras.Input((None,), dtype="int32", name="output_positions")
+            model_inputs["output_positions"], name = positions, f"{self.name}_at_positions"
+            inputs["output_positions"] = output_positions
         # A plain TokenModel, because paths in weight files contain the class name.
         model = TokenModel(
             inputs=model_inputs,
-            outputs=_outputs(self.config, self, model_inputs, self.unpadded),
-            name=f"{self.name}_at_positions",
+            outputs=_outputs(self.config, self, model_inputs, unpadded),
+            name=name,
         )
         model.config = self.config
-        return dict(model({**inputs, "output_positions": output_positions}))
+        return dict(model(inputs))
 
     def pool(
         self, inputs: dict[str, Tensor], pooler: Pooler | None = None, encoded: Tensor | None = None

@@ -3,6 +3,7 @@
 
 from keras_bert.tasks.distiller import Distiller
 from keras_bert.tasks.ensemble import Ensemble
+from keras_bert.tasks.late_interaction_embedder import LateInteractionEmbedder
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.next_sentence_predictor import NextSentencePredictor
@@ -18,6 +19,7 @@ from keras_bert.tasks.token_classifier import TokenClassifier
 __all__ = [
     "Distiller",
     "Ensemble",
+    "LateInteractionEmbedder",
     "MaskedLM",
     "MultipleChoice",
     "NextSentencePredictor",

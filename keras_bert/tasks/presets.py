@@ -19,6 +19,11 @@ from keras_bert.vocabularies.tokenizer_config import list_tokens, with_defaults
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
 # The preprocessor options that are neither integers nor a tokenizer, with their values
 _CHOICES: dict[str, tuple[str, ...]] = {"word_unit": WORD_UNITS, "long_texts": LONG_TEXTS}
+# The preprocessor options that are no integers and that the preprocessor's class checks
+_CHECKED_BY_CLASS = (
+    *("tokenizer", "query_prefix", "document_prefix", "skiplist_words"),
+    *("do_query_expansion", "attend_to_expansion_tokens"),
+)
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # The first is for BPE and SentencePiece.
 
 
@@ -158,7 +163,7 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
     for name, value in values.items():
         if name in _CHOICES and value is not None:
             checks.check_choice(_CHOICES[name], **{name: value})
-        elif name != "tokenizer" and not (value is None or checks.INTEGER.allows(value)):
+        elif name not in _CHECKED_BY_CLASS and not (value is None or checks.INTEGER.allows(value)):
             raise ValueError(f"{name} of the preprocessor must be an integer. Received: {value!r}")
     if values["sequence_length"] > config.max_sequence_length:
         raise ValueError(

@@ -355,6 +355,7 @@ class Task(TextTrainer):
         results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         title: str | None = None,
         license: str | None = None,
+        **options: Any,
     ) -> None:
         """Saves the task in the Hugging Face format, with a model card.
 
@@ -364,6 +365,7 @@ class Task(TextTrainer):
                 model card shows its data, scores, baselines and cost.
             title: Heading of the card. Defaults to the name of the directory.
             license: License of the weights, by its identifier on the Hugging Face Hub.
+            **options: Other arguments of `keras_bert.checkpoints.save_hugging_face`.
 
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
@@ -376,7 +378,7 @@ class Task(TextTrainer):
             "results": results,
             "license": license,
         }
-        checkpoints.save_hugging_face(self, preset_dir, card=card)
+        checkpoints.save_hugging_face(self, preset_dir, card=card, **options)
 
     def push_to_hub(
         self,

@@ -187,8 +187,12 @@ class TokenizerSettings:
             defaults |= _KIND_DEFAULTS[kind]
             # Without one of these tokens, a different piece takes its place.
             needed = ("unk", "cls", "sep") if self.tokenizer_class == DEBERTA_V2 else ("unk",)
-            for role, token in self.special_tokens(kind).items():
+            tokens = self.special_tokens(kind)
+            for role, token in tokens.items():
                 defaults[f"{role}_token"] = (token,) if role in needed else (token, None)
+                # PyLate pads with the mask token. Padding does not change the results.
+                if role == "pad":
+                    defaults["pad_token"] += (tokens.get("mask"),)
                 if kind != WORDPIECE and role in SAME_ROLES:
                     defaults[f"{SAME_ROLES[role]}_token"] = (token, None)
         if self._file is None:

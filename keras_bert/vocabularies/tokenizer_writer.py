@@ -78,10 +78,10 @@ def write_tokenizer(
         SENTENCE_PIECE: _write_sentence_piece,
     }
     settings = writers[check_tokenizer_config(tokenizer)](
-        directory, with_defaults(tokenizer), _names(tokenizer)
+        directory, with_defaults(tokenizer), special_token_names(tokenizer)
     )
     # Classes that read everything else from tokenizer.json need these fields.
-    settings |= _names_field(_names(tokenizer), list_tokens(tokenizer))
+    settings |= _names_field(special_token_names(tokenizer), list_tokens(tokenizer))
     settings["model_max_length"] = max_sequence_length
     for field in ("truncation_side", SPECIAL_IN_TEXT_FIELD):
         if field in tokenizer:
@@ -115,7 +115,7 @@ def check_same_tokenizer(
 
 def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the relevant config fields, with defaults for missing fields."""
-    kind, names = tokenizer.get("kind", WORDPIECE), _names(tokenizer)
+    kind, names = tokenizer.get("kind", WORDPIECE), special_token_names(tokenizer)
     values = {"kind": kind, **with_defaults(tokenizer), "special_tokens": names}
     for field in ("added_tokens", "normalized_tokens", "special_added_tokens"):
         values[field] = sorted(values.get(field, ()))
@@ -131,7 +131,7 @@ def _effects(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
+def special_token_names(tokenizer: Mapping[str, Any]) -> dict[str, str]:
     """Returns the special tokens in a tokenizer config by role."""
     usual = USUAL_TOKENS[tokenizer.get("kind", WORDPIECE)]
     return {**usual, **(tokenizer.get("special_tokens") or {})}
@@ -160,7 +160,9 @@ def _write_wordpiece(
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if config["added_tokens"]:
         settings["added_tokens_decoder"] = _added_tokens_field(config, config["vocabulary"])
-    vocab_txt.save_vocabulary(config["vocabulary"], directory / VOCABULARY_FILE)
+    # vocab.txt cannot contain PyLate's added tokens "[Q] " and "[D] ". tokenizer.json suffices.
+    if not any(token != token.strip() for token in config["added_tokens"]):
+        vocab_txt.save_vocabulary(config["vocabulary"], directory / VOCABULARY_FILE)
     write_json(directory / TOKENIZER_FILE, wordpiece_json(config, names))
     return settings
 

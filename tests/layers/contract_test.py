@@ -67,6 +67,7 @@ LAYERS = [
     (layers.TokenSampler, {"seed": 3}, (HIDDEN, IDS, IDS % 5)),
     (layers.TokenReplacer, {}, (IDS, IDS[:, :2] % 5, IDS[:, :2])),
     (layers.PositionIds, {"pad_token_id": 1, "max_sequence_length": 6}, (IDS,)),
+    (layers.TokenProjection, {"dim": 3, "use_bias": True}, (HIDDEN, MASK)),
     (layers.SentencePooling, {"pooling": "cls", "normalize": False}, (HIDDEN, MASK)),
     (layers.SpladePooling, {"pooling": "sum", "activation": "log1p_relu"}, (HIDDEN, MASK)),
 ]

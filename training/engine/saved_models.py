@@ -103,6 +103,7 @@ def load_preset(preset: str) -> Any:
         keras_bert.TokenClassifier,
         keras_bert.QuestionAnswerer,
         keras_bert.MultipleChoice,
+        keras_bert.LateInteractionEmbedder,
     ]
     heads = {task_class.head_name: task_class for task_class in task_classes}
     if is_sparse_encoder(checkpoint.directory) or "activation" in (checkpoint.task or {}):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import sentence_transformers, weights
+from keras_bert.checkpoints import late_interaction, sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config_fields import (
     compatible_families,
@@ -97,6 +97,7 @@ def open_directory(directory: Path) -> Checkpoint:
         config = config.replace(causal=True)
     layout = backbone_layout(family.hugging_face, config)
     head_layouts = _head_layouts(fields, family, config.causal)
+    head_layouts[late_interaction.HEAD] = late_interaction.HEAD_LAYOUT
     class_names = _class_names(fields, path)
     num_outputs = len(class_names) if class_names else fields.get("num_labels", 2)
     activation, unsupported = _activation(fields, num_outputs, directory)
@@ -115,7 +116,7 @@ def open_directory(directory: Path) -> Checkpoint:
         config=config,
         backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
         head_layouts=head_layouts,
-        open_tensors=lambda: SafetensorsFiles(_locations(directory, family.scopes)),
+        open_tensors=lambda: SafetensorsFiles(_locations(directory, family.scopes, fields)),
         open_tokenizer=lambda: read_tokenizer(directory),
         unsupported_heads={"classifier": unsupported} if unsupported else {},
         class_names=None if class_names == _placeholders(len(class_names or ())) else class_names,
@@ -230,10 +231,15 @@ def _placeholders(num_classes: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{index}" for index in range(num_classes))
 
 
-def _locations(directory: Path, scopes: Sequence[str]) -> dict[str, Location]:
+def _locations(
+    directory: Path, scopes: Sequence[str], fields: Mapping[str, Any]
+) -> dict[str, Location]:
     """Locates the tensors by name, without scopes and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
-    for path, expected_names in _weight_files(directory).items():
+    files = _weight_files(directory)
+    if late_interaction.detect_layout(directory, fields) not in ("", "colbert"):
+        files |= _weight_files(late_interaction.projection_directory(directory))
+    for path, expected_names in files.items():
         with open_safetensors(path) as file:
             stored_names = list(file.keys())
         absent = sorted(expected_names - set(stored_names))
@@ -304,6 +310,7 @@ def save_hugging_face(
     tokenizer: Mapping[str, Any] | None = None,
     class_names: Sequence[str] | None = None,
     card: Mapping[str, Any] | None = None,
+    layout: late_interaction.WrittenLayout = "pylate",
 ) -> None:
     """Saves a model in the Hugging Face format, for example for the `transformers` library.
 
@@ -319,7 +326,8 @@ def save_hugging_face(
     causal encoder is saved with `is_decoder` and without a pooler, because `transformers` would
     pool a different token. If a family requires segment embeddings, as BERT does, an encoder
     without segments is saved with two zero embeddings. A `TextEmbedder` or `SparseEmbedder` is
-    saved with its pooling mode for `sentence-transformers`.
+    saved with its pooling mode for `sentence-transformers`, and a `LateInteractionEmbedder` with
+    its options for PyLate or `sentence-transformers` 6.
 
     Args:
         model: Encoder, or task with its heads, tokenizer and class names. For a distiller, the
@@ -330,6 +338,8 @@ def save_hugging_face(
         class_names: A classifier's class names in the order of its outputs. Defaults to the task's
             class names.
         card: Arguments of `model_card`. Defaults to no model card.
+        layout: Layout of a `LateInteractionEmbedder`: `"pylate"`, which `sentence-transformers` 6
+            also reads, or `"sentence_transformers"`.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
@@ -342,6 +352,10 @@ def save_hugging_face(
     )
     causal = backbone.config.causal
     task = getattr(model, "student_task", model)
+    late = None
+    if late_interaction.HEAD in heads:
+        late = late_interaction.written_options(task, layout)
+        tokenizer = late_interaction.written_tokenizer(task, tokenizer, layout)
     has_own = tokenizer is not None and tokenizer == getattr(task, "tokenizer_config", None)
     own_tokenizer = task.preprocessor.tokenizer if has_own else None
     own = {
@@ -373,6 +387,7 @@ def save_hugging_face(
         INDEX_FILE,
         *ALL_FILES,
         *sentence_transformers.ALL_FILES,
+        *late_interaction.ALL_FILES,
     )
     with replaced_files(preset_dir, owned=owned) as temporary:
         write_json(temporary / CONFIG_FILE, config)
@@ -384,6 +399,11 @@ def save_hugging_face(
             check_tokenizer_json(temporary, own_tokenizer)
         if embeds:
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
+        if late is not None:
+            head = weights.head_weights(heads[late_interaction.HEAD])
+            late_interaction.write_options(
+                temporary, late, head, backbone.config.hidden_dim, layout
+            )
         if text is not None:
             (temporary / CARD_FILE).write_text(text, "utf-8", "backslashreplace")
         written = open_directory(temporary)
@@ -400,6 +420,8 @@ def save_hugging_face(
             is_sparse = "activation" in embeds
             read = sentence_transformers.read_options(temporary, length, sparse=is_sparse)
             check_same("the sentence embedding options", embeds, read)
+        if late is not None:
+            check_same("the options", late, late_interaction.read_options(written))
 
 
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
@@ -438,7 +460,7 @@ def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -
             "transformers library pools the first token instead of the last. Received: "
             f"{', '.join(heads)}. Save it with `save_preset`."
         )
-    head_names = set(heads) - {"pooler"}
+    head_names = set(heads) - {"pooler", late_interaction.HEAD}
     endings = [ending for ending, names in family.classes.items() if set(names) == head_names]
     if not endings:
         choices = "; ".join(", ".join(names) for names in family.classes.values() if names)
@@ -472,6 +494,8 @@ def _collect_tensors(
         for name, value in zero_segments(family.hugging_face, backbone.config).items():
             tensors[scope + name] = value
     for head, values in weights.all_head_weights(heads).items():
+        if head == late_interaction.HEAD:
+            continue
         if head == "pooler":
             tensors |= _pooler_tensors(family, ending, values)
             continue

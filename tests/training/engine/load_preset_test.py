@@ -14,6 +14,7 @@ pytestmark = pytest.mark.on_torch
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
+        ("LateInteractionEmbedder", ()),
         ("MaskedLM", ()),
         ("MultipleChoice", ()),
         ("QuestionAnswerer", ()),
