@@ -21,8 +21,8 @@ class TupleLoss(keras.losses.Loss):
     `(batch, texts, dim)`. Before the reduction, a loss has one value for each tuple.
     """
 
-    # The axes of the outputs that the loss reduces
-    num_reduced_axes = 2
+    # The number of axes of the values before the reduction
+    num_value_axes = 1
     # Whether the targets are numbers that identify the texts. Floats would round them.
     has_id_targets = False
     # Whether all tuples must be pairs
@@ -35,8 +35,9 @@ class TupleLoss(keras.losses.Loss):
 class InBatchNegatives(TupleLoss):
     """Multiple negatives ranking loss with in-batch negatives and hard negatives.
 
-    It is the cross-entropy of the softmax over dot products (InfoNCE). The candidates for a query
-    are its relevant text, and the relevant texts and hard negatives of all tuples in the batch.
+    It is the cross-entropy of the softmax over dot products (InfoNCE), or over MaxSim scores. The
+    candidates for a query are its relevant text, and the relevant texts and hard negatives of all
+    tuples in the batch.
 
     A candidate is not a negative of a query if it is the same text as the query or its relevant
     text, or if it belongs to a pair that shares a text with the query's pair. A text that occurs
@@ -56,7 +57,8 @@ class InBatchNegatives(TupleLoss):
             all texts of padding tuples have -1. If the texts of a pair have the same number, it
             identifies the pair.
         y_pred: Embeddings `(batch, texts, dim)` of the query, its relevant text, and hard
-            negatives.
+            negatives. For late interaction, the vectors of their tokens `(batch, texts, length,
+            dim)`, 0 for tokens that are not used.
 
     Returns:
         Before the reduction, a tensor `(batch,)`.
@@ -89,10 +91,14 @@ class InBatchNegatives(TupleLoss):
         self.symmetric = symmetric
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        dim = y_pred.shape[-1]
-        # (batch, dim) x (dim, batch * candidates) -> (batch, batch * candidates)
-        candidates = ops.reshape(y_pred[:, 1:], (-1, dim))
-        return self.loss_of_scores(y_true, ops.matmul(y_pred[:, 0], ops.transpose(candidates)))
+        # (batch, texts - 1, ...) -> (batch * candidates, ...)
+        candidates = ops.reshape(y_pred[:, 1:], (-1, *ops.shape(y_pred)[2:]))
+        if len(y_pred.shape) == 4:
+            scores = max_similarities(y_pred[:, 0], candidates)
+        else:
+            # (batch, dim) x (dim, batch * candidates) -> (batch, batch * candidates)
+            scores = ops.matmul(y_pred[:, 0], ops.transpose(candidates))
+        return self.loss_of_scores(y_true, scores)
 
     def loss_of_scores(self, numbers: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss from scores, for models whose scores are no dot products.
@@ -108,7 +114,7 @@ class InBatchNegatives(TupleLoss):
         numbers = ops.cast(numbers, "int32")
         queries, relevant = numbers[:, 0], numbers[:, 1]
         candidates = ops.reshape(numbers[:, 1:], (-1,))
-        num_candidates = numbers.shape[1] - 1
+        num_candidates = ops.shape(numbers)[1] - 1  # Unknown while TensorFlow traces
         owners = ops.repeat(queries, num_candidates)
         partners = ops.arange(ops.shape(numbers)[0]) * num_candidates
         forward = self._cross_entropy(scores, numbers, candidates, owners, partners)
@@ -711,12 +717,46 @@ def compares_scores(loss: Any) -> bool:
 
 
 def candidate_scores(vectors: Tensor) -> Tensor:
-    """Computes the dot products `(batch, texts - 1)` of each query with its candidates.
+    """Computes the scores `(batch, texts - 1)` of each query with its candidates.
+
+    They are the dot products of embeddings, or the MaxSim scores of token vectors.
 
     Args:
-        vectors: Embeddings `(batch, texts, dim)`. The first text is the query.
+        vectors: Embeddings `(batch, texts, dim)`, or the vectors of tokens `(batch, texts, length,
+            dim)`. The first text is the query.
     """
+    if len(vectors.shape) == 4:
+        return max_similarities(vectors[:, 0], vectors[:, 1:])
     return ops.sum(vectors[:, :1] * vectors[:, 1:], axis=-1)
+
+
+def max_similarities(queries: Tensor, documents: Tensor) -> Tensor:
+    """Computes MaxSim scores from the vectors of tokens, which are 0 for tokens that do not count.
+
+    Args:
+        queries: Float `(queries, length, dim)`.
+        documents: Float `(documents, length, dim)` for the scores of each query with all documents,
+            or `(queries, documents, length, dim)` for the scores with its own documents.
+
+    Returns:
+        Float `(queries, documents)`.
+
+    Reference:
+        [ColBERT](https://arxiv.org/abs/2004.12832), section 3.3.
+    """
+    num_documents, length, dim = ops.shape(documents)[-3:]
+    is_used = ops.any(documents != 0, axis=-1)
+    if len(documents.shape) == 3:
+        documents, is_used = ops.reshape(documents, (-1, dim)), is_used[None]
+        similarities = ops.matmul(queries, ops.transpose(documents))
+    else:
+        documents = ops.reshape(documents, (-1, num_documents * length, dim))
+        similarities = ops.matmul(queries, ops.transpose(documents, (0, 2, 1)))
+    shape = (-1, ops.shape(queries)[1], num_documents, length)
+    low = masked_score(keras.backend.standardize_dtype(similarities.dtype))
+    # (queries, query_length, documents, length)
+    similarities = ops.where(is_used[:, None], ops.reshape(similarities, shape), low)
+    return ops.sum(ops.amax(similarities, axis=-1), axis=1)
 
 
 def outputs_for(loss: Any, vectors: Tensor) -> Tensor:

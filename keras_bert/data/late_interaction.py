@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.arrays import Ragged, join_rows, same_in_rows
+from keras_bert.data.arrays import NUMPY, Ragged, join_rows, same_in_rows, take_rows
 from keras_bert.data.packing import (
     Preprocessor,
     Sequences,
@@ -187,6 +187,27 @@ class LateInteractionPreprocessor(Preprocessor):
             }
         lengths = features["token_ids"].lengths
         return Sequences({**features, "pooling_mask": same_in_rows(xp, 1, lengths)})
+
+    def pack_texts(self, tokens: Ragged, is_query: np.ndarray) -> Sequences:
+        """Packs queries and documents, each in its own sequence.
+
+        Args:
+            tokens: The token ids of each text, without special tokens.
+            is_query: Whether a text is a query, bool `(texts,)`.
+        """
+        parts, rows = [], []
+        for kind in (True, False):
+            rows.append(np.flatnonzero(is_query == kind))
+            parts.append(self.pack_tokens(take_rows(NUMPY, tokens, rows[-1]), kind).features)
+        features = {
+            name: Ragged(*map(np.concatenate, zip(*(part[name] for part in parts), strict=True)))
+            for name in parts[0]
+        }
+        return Sequences(features).take(NUMPY, np.argsort(np.concatenate(rows)))
+
+    def limits_of_texts(self, is_query: np.ndarray) -> Any:
+        """Returns the maximum numbers of tokens of the texts in `pack_texts`, int64 `(texts,)`."""
+        return np.where(is_query, self.max_tokens(True), self.max_tokens(False))
 
 
 class LateInteractionExamples:

@@ -237,6 +237,19 @@ class TextClassifierPreprocessor(Preprocessor):
             self.truncated_rows.add(lengths, self.max_tokens(len(tokens)))
         return self.pack_tokens(*tokens)
 
+    def pack_texts(self, tokens: Ragged, is_query: np.ndarray) -> Sequences:
+        """Packs texts of tuples, each in its own sequence.
+
+        Args:
+            tokens: The token ids of each text, without special tokens.
+            is_query: Whether a text is a query, bool `(texts,)`. It makes no difference here.
+        """
+        return self.pack_tokens(tokens)
+
+    def limits_of_texts(self, is_query: np.ndarray) -> Any:
+        """Returns the maximum numbers of tokens of the texts in `pack_texts`."""
+        return self.max_tokens(1)
+
     def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
         """Packs tokenized texts or pairs. This is the second step of `pack`."""
         xp = functions_for(first.values)

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.data.arrays import NUMPY, Ragged, row_numbers, row_starts, take_rows
 from keras_bert.data.columns import as_string
+from keras_bert.data.late_interaction import LateInteractionPreprocessor
 from keras_bert.data.loader import Batch, add_row_mask
 from keras_bert.data.packing import Sequences
 from keras_bert.data.prompts import num_prompt_tokens
@@ -58,7 +59,7 @@ class TextTupleExamples:
     def __init__(
         self,
         columns: Mapping[str, Sequence[Any]],
-        preprocessor: TextClassifierPreprocessor,
+        preprocessor: TextClassifierPreprocessor | LateInteractionPreprocessor,
         options: TupleOptions,
     ) -> None:
         prompts = options.query_prompt, options.document_prompt
@@ -99,10 +100,11 @@ class TextTupleExamples:
         """Packs tuples by index. Each tuple has a sequence for each text."""
         numbers, counts = take_rows(NUMPY, self._numbers, index)
         tokens = self._texts.take(numbers)
-        longest = NUMPY.segment_max(tokens.lengths, row_numbers(NUMPY, counts), len(counts))
-        max_tokens = self._preprocessor.max_tokens(1)
-        self._preprocessor.truncated_rows.add_once(self._is_counted, index, longest, max_tokens)
-        features = self._preprocessor.pack_tokens(tokens).features
+        is_query = NUMPY.ranges(0 * counts, counts) == 0
+        excess = tokens.lengths - self._preprocessor.limits_of_texts(is_query)
+        excess = NUMPY.segment_max(excess, row_numbers(NUMPY, counts), len(counts))
+        self._preprocessor.truncated_rows.add_once(self._is_counted, index, excess, 0)
+        features = self._preprocessor.pack_texts(tokens, is_query).features
         if self._num_unpooled is not None:
             lengths = features["token_ids"].lengths
             is_pooled = NUMPY.ranges(0 * lengths, lengths) >= np.repeat(
@@ -150,10 +152,12 @@ def distinct_texts(batch: Batch, multiple_of: int = 1) -> tuple[Any, ...]:
     for text in range(1, shape[1]):
         is_copy[:, text] = (numbers[:, :text] == numbers[:, text : text + 1]).sum(axis=1)
     lengths = features["padding_mask"].sum(axis=-1).astype("int64")
+    # The same tokens may be pooled differently in a query and in a document.
+    pooled = features.get("pooling_mask", features["padding_mask"]).sum(axis=-1).astype("int64")
     # The copies of missing texts are the same in all tuples, and not used.
     is_missing = ~batch.features["padding_mask"].any(axis=-1)
     is_copy[is_missing] = 0
-    keys = np.stack([lengths, numbers, is_copy], axis=-1).reshape(-1, 3)
+    keys = np.stack([lengths, numbers, is_copy, pooled], axis=-1).reshape(-1, 4)
     _, first, rows = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     first = np.resize(first, -(-len(first) // multiple_of) * multiple_of)
     flat = {name: x.reshape(-1, shape[2])[first] for name, x in features.items()}

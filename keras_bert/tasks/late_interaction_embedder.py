@@ -12,20 +12,27 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, late_interaction
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Rows
+from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
 from keras_bert.data.adapters.token_vectors import TokenVectorsAdapter
+from keras_bert.data.adapters.tuples import TextTupleAdapter
+from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.late_interaction import LateInteractionPreprocessor
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.token_vectors import max_similarities, pool_tokens
 from keras_bert.layers.heads import TokenProjection
+from keras_bert.losses import InBatchNegatives, compares_scores
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import POOLING_MASK, pooling_mask_input, token_inputs
 from keras_bert.tasks.prediction import warn_if_truncated
-from keras_bert.tasks.prompted_task import PromptedTask, check_single_texts, texts_with_prompt
+from keras_bert.tasks.prompted_task import check_single_texts, texts_with_prompt
 from keras_bert.tasks.ranking import query_documents, rank_documents
+from keras_bert.tasks.tuple_task import TupleTask
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class LateInteractionEmbedder(PromptedTask):
+class LateInteractionEmbedder(TupleTask):
     """An encoder that computes a vector for each token, for late interaction as in ColBERT.
 
     ```python
@@ -78,13 +85,13 @@ class LateInteractionEmbedder(PromptedTask):
     """
 
     predict_method = "embed_documents"
-    adapters = (TokenVectorsAdapter,)
+    adapters = (TextTupleAdapter, TokenVectorsAdapter, TextDatasetAdapter, TextBatchesAdapter)
     preset_options = ("projection_dim", "projection_bias", "prompts")
     preprocessor_class = LateInteractionPreprocessor
     head_name = "token_projection"
     output_name = "vectors"
     uses_pooler = False
-    needs_labels = False
+    default_learning_rate = 2e-5
 
     def __init__(
         self,
@@ -159,7 +166,53 @@ class LateInteractionEmbedder(PromptedTask):
         """
         super().save_hugging_face(preset_dir, layout=layout, **options)
 
+    def export(
+        self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any
+    ) -> None:
+        """Raises an error, because this task has no exports.
+
+        Raises:
+            keras_bert.export.ExportError: Always.
+        """
+        from keras_bert.export import ExportError
+
+        raise ExportError(
+            "A LateInteractionEmbedder cannot be exported. Compute vectors in Python with "
+            "`embed_queries` and `embed_documents`, or write the model for PyLate with "
+            "`save_hugging_face`."
+        )
+
+    # === Training ===
+
+    def _default_loss(self) -> keras.losses.Loss:
+        return InBatchNegatives(scale=1.0)
+
+    def _default_metrics(self) -> None:
+        return None
+
+    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
+        return metric  # The outputs are not logits.
+
+    def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
+        if not isinstance(self._loss, InBatchNegatives) and not compares_scores(self._loss):
+            raise ValueError(
+                "The loss of a LateInteractionEmbedder must be InBatchNegatives, or compare scores "
+                "of tuples: SoftTargetDivergence, MarginMSELoss or ListNetLoss. Received: "
+                f"{self._loss!r}"
+            )
+        return super()._read(x, y, sample_weight, options)
+
     # === Predictions ===
+
+    def _predict_rows(
+        self, rows: InputAdapter, batch_size: int | None, verbose: int | str, **kwargs: Any
+    ) -> Any:
+        if isinstance(rows, TextDatasetAdapter | TextBatchesAdapter):
+            raise ValueError(
+                "x must be texts in memory, because each has a different number of vectors. "
+                "Received: batches of texts. Pass them to `embed_documents` or `embed_queries`."
+            )
+        return super()._predict_rows(rows, batch_size, verbose, **kwargs)
 
     def embed_queries(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Computes the vectors of the tokens in queries.

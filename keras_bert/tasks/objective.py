@@ -72,13 +72,13 @@ class OutputLoss:
         self.is_sum = loss.reduction == "sum"
         has_ids = isinstance(loss, _LOSSES_OF_IDS) or getattr(loss, "has_id_targets", False)
         self._target_dtype = None if has_ids else loss.dtype
-        self._num_reduced_axes = getattr(loss, "num_reduced_axes", 1)
+        self._num_value_axes = getattr(loss, "num_value_axes", -1)
         self._ignored_class = getattr(loss, "ignore_class", None)
 
     def shape_of_values(self, output: Tensor) -> tuple[Any, ...]:
         """Returns the shape of the loss's values, such as one value for each example or token."""
         shape: tuple[Any, ...] = ops.shape(output)
-        return shape[: len(shape) - self._num_reduced_axes]
+        return shape[: self._num_value_axes]
 
     def sum(self, x: Any, target: Any, output: Tensor, weights: Any) -> Any:
         """Computes the weighted sum over a batch, float32."""

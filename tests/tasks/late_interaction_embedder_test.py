@@ -21,10 +21,17 @@ from keras_bert import (  # noqa: E402
 )
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.checkpoints.tensors import write_safetensors  # noqa: E402
+from keras_bert.export import ExportError  # noqa: E402
+from keras_bert.losses import SoftTargetDivergence, TripletLoss  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 
 PYLATE = Path(__file__).parent / "pylate"  # See README.md.
 EXPECTED = np.load(PYLATE / "expected.npz")
+TUPLES = [
+    ("what is the capital", "Paris is the capital.", "it is on the Seine"),
+    ("der Faust", "Goethe schrieb Faust", "eine"),
+    ("한국", "서울은 대한민국의 수도이다.", "한강이 흐른다."),
+]
 QUERIES, DOCUMENTS = EXPECTED["queries"].tolist(), EXPECTED["documents"].tolist()
 
 
@@ -221,3 +228,34 @@ def test_layers_are_zero_at_unused_tokens(embedder):
     vectors = keras.ops.convert_to_numpy(embedder(features))
     norms = np.linalg.norm(vectors, axis=-1)
     np.testing.assert_allclose(norms, features["pooling_mask"], atol=1e-6)
+
+
+@pytest.mark.on_each_backend
+def test_losses_match_pylate(embedder):
+    embedder.compile("sgd")
+    # `pylate.losses.Contrastive`
+    assert embedder.evaluate(TUPLES, verbose=0) == pytest.approx(2.0021, abs=1e-5)
+    embedder.compile("sgd", SoftTargetDivergence(temperature=1.0))
+    # `pylate.losses.Distillation` with normalize_scores=False
+    scores = [[3, 1], [2, 2.5], [0, 4]]
+    assert embedder.evaluate(TUPLES, scores, verbose=0) == pytest.approx(0.2358508, abs=1e-5)
+
+
+def test_fit_learns_pairs():
+    learning = LateInteractionEmbedder.from_preset(PYLATE / "model", encoder_dropout=0.0)
+    learning.compile(keras.optimizers.Adam(1e-2))
+    pairs = [row[:2] for row in TUPLES]
+    before = learning.evaluate(pairs, verbose=0)
+    learning.fit(pairs * 10, batch_size=3, verbose=0)
+    learning.fit((batch for batch in [(pairs,)] * 5), steps_per_epoch=5, verbose=0)
+    assert learning.evaluate(pairs, verbose=0) < 0.5 * before
+    with pytest.raises(ValueError, match="Received: single texts"):
+        learning.fit(["a", "b"])
+    learning.compile("sgd", TripletLoss())
+    with pytest.raises(ValueError, match="must be InBatchNegatives, or compare scores"):
+        learning.fit(TUPLES)
+
+
+def test_export_raises(embedder, tmp_path):
+    with pytest.raises(ExportError, match="cannot be exported"):
+        embedder.export(tmp_path)
