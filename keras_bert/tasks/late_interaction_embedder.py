@@ -25,6 +25,7 @@ from keras_bert.layers.heads import TokenProjection
 from keras_bert.losses import InBatchNegatives, compares_scores
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import POOLING_MASK, pooling_mask_input, token_inputs
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.prompted_task import check_single_texts, texts_with_prompt
 from keras_bert.tasks.ranking import query_documents, rank_documents
@@ -183,6 +184,18 @@ class LateInteractionEmbedder(TupleTask):
         )
 
     # === Training ===
+
+    def _encode(
+        self, inputs: Mapping[str, Tensor], training: bool | None, mask: Tensor | None
+    ) -> Tensor:
+        # The parts in the base class have no padding, but vectors at padding are used here.
+        return super(TupleTask, self).call(inputs, training=training, mask=mask)
+
+    def _check_mini_batches(self, size: int) -> None:
+        raise ValueError(
+            f"mini_batch_size must be None for a LateInteractionEmbedder. Received: {size}. Use a "
+            "smaller batch_size."
+        )
 
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives(scale=1.0)

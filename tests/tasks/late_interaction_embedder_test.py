@@ -249,6 +249,13 @@ def test_fit_learns_pairs():
     learning.fit(pairs * 10, batch_size=3, verbose=0)
     learning.fit((batch for batch in [(pairs,)] * 5), steps_per_epoch=5, verbose=0)
     assert learning.evaluate(pairs, verbose=0) < 0.5 * before
+    # Short queries in a batch with long documents have vectors at padding.
+    learning.compile(keras.optimizers.SGD(0.0))
+    rows = list(zip(QUERIES[:4], DOCUMENTS[4:5] + DOCUMENTS[:3], strict=True))
+    (loss,) = learning.fit(rows, batch_size=4, verbose=0).history["loss"]
+    assert learning.evaluate(rows, batch_size=4, verbose=0) == pytest.approx(loss, rel=1e-5)
+    with pytest.raises(ValueError, match="mini_batch_size must be None"):
+        learning.fit(rows, mini_batch_size=2)
     with pytest.raises(ValueError, match="Received: single texts"):
         learning.fit(["a", "b"])
     learning.compile("sgd", TripletLoss())
