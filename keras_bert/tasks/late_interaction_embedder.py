@@ -39,7 +39,7 @@ class LateInteractionEmbedder(TupleTask):
     ```python
     embedder = keras_bert.LateInteractionEmbedder.from_preset("hf://lightonai/GTE-ModernColBERT-v1")
     embedder.rank("Who wrote Faust?", ["Faust is by Goethe.", "Rome is in Italy."])
-    # [{"index": 0, "score": 31.2}, {"index": 1, "score": 29.9}]
+    # [{"index": 0, "score": …}, {"index": 1, "score": …}]
     ```
 
     The score of a document (MaxSim) is a sum over the tokens of the query. Each of them adds its
@@ -51,6 +51,11 @@ class LateInteractionEmbedder(TupleTask):
     accepts. It reads models from PyLate, from the `MultiVectorEncoder` of sentence-transformers and
     from the original ColBERT code, with their options. Any other encoder gets a new projection,
     which has to be trained.
+
+    `fit` accepts the same pairs and tuples as `TextEmbedder.fit`. The first text is the query, and
+    the others are documents. The default loss is `keras_bert.losses.InBatchNegatives(scale=1.0)`.
+    With `SoftTargetDivergence(temperature=1.0)`, `MarginMSELoss()` or `ListNetLoss()`, `y` has a
+    teacher's score for each document.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -353,7 +358,7 @@ class LateInteractionEmbedder(TupleTask):
 
         ```python
         embedder.rank("Who wrote Faust?", ["Rome is in Italy.", "Faust is by Goethe."], top_k=1)
-        # [{"index": 1, "score": 31.2}]
+        # [{"index": 1, "score": …}]
         ```
         """
         checks.POSITIVE_INT.check_optional(top_k=top_k)

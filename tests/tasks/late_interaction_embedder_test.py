@@ -120,7 +120,11 @@ def test_options_are_saved(embedder, tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["pylate", "sentence_transformers"])
-@pytest.mark.parametrize("options", [{}, {"attend_to_expansion_tokens": True}])
+@pytest.mark.parametrize(
+    # In texts, "##h" is only found as an added token.
+    "options",
+    [{}, {"attend_to_expansion_tokens": True, "document_prefix": "##h"}],
+)
 def test_sentence_transformers_reads_both_layouts(layout, options, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     saved = LateInteractionEmbedder.from_preset(PYLATE / "model", **options)
