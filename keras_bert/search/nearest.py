@@ -30,7 +30,7 @@ MIN_PASSAGES = 50_000
 _MAX_NEW_FRACTION = 0.1
 _ROWS_AT_A_TIME = 65_536
 # Neighbors of a vector, and candidates that are compared for each, in construction and in searches
-_CONNECTIVITY, _CONSTRUCTION, _SEARCH = 16, 128, 128
+_CONNECTIVITY, _CONSTRUCTION, _SEARCH = 32, 128, 1024
 # Vectors in the graph are rounded. Exact similarities order this multiple of the passages.
 _OVERFETCH = 2
 _FILE_NAME = re.compile(r"vectors-\d+\.usearch")
@@ -125,7 +125,9 @@ class NearestVectors:
             return None
         from usearch.index import Index
 
-        return Index.restore(str(path), view=True)
+        index: Any = Index.restore(str(path), view=True)
+        index.expansion_search = _SEARCH  # The file does not contain it.
+        return index
 
     def build(self, connection: sqlite3.Connection, verbose: int = 0) -> int | None:
         """Builds a graph, or adds passages to it, if the index has many passages without one.
@@ -172,7 +174,6 @@ class NearestVectors:
                     dtype="f16",
                     connectivity=_CONNECTIVITY,
                     expansion_add=_CONSTRUCTION,
-                    expansion_search=_SEARCH,
                 )
             with bar("graph of vectors", num_new, " passages", disable=not verbose) as progress_bar:
                 for numbers, vectors in _chunks(connection, last):

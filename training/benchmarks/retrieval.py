@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares ways to find documents: their quality, speed, size and the time to index them.
+
+    python -m training.benchmarks.retrieval --data_dir=cranfield \\
+        --subjects=words,static:static,vectors:minilm,fused:minilm,bm25s
+
+Each subject indexes the documents of a collection in Cranfield's or BEIR's format, and answers the
+queries one at a time, as a user asks them. The rounds alternate between the subjects, so other work
+on the machine affects all of them equally.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import tempfile
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import keras_bert
+from keras_bert import atomic, minilm
+from keras_bert.search import Document, Searcher, SearchIndex
+from keras_bert.search.searching import Mode
+from keras_bert.tables import markdown_table
+
+from ..engine import program
+from ..engine.options import CommandConfig, NonNegativeInt, PositiveInt
+from ..readers.trec_files import Collection, rank_documents, read_collection
+from ..scores.ranking_scores import ranking_scores
+
+Documents = Mapping[str, str]
+Scored = list[tuple[str, float]]
+Search = Callable[[str], Scored]
+# Indexes documents, and returns a search function and the number of bytes of the index
+Build = Callable[[Documents], tuple[Search, int]]
+
+_MOST_FOUND = 100
+_WITHOUT_CHECKPOINT = ("words", "bm25s")
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalConfig(CommandConfig):
+    """The collection and the subjects.
+
+    Args:
+        data_dir: Directory with documents, queries and relevance judgments in the formats of
+            finetune --task=ranking.
+        subjects: The subjects, with a checkpoint except for words (BM25) and the library bm25s:
+            static, vectors (a TextEmbedder), sparse, late (late interaction), fused (words and
+            vectors), reranked (a re-ranker's .keras file, for the best candidates of fused:minilm)
+            and sentence_transformers. A checkpoint is a directory, hf://organization/model or
+            minilm.
+        num_queries: Number of queries to use, at equal distances. 0 uses all.
+        candidates: Number of documents to re-rank.
+        sequence_length: Maximum number of tokens in a document. Longer documents are truncated, or
+            for fused and reranked split.
+        rounds: Number of rounds per subject.
+        json: File for the results as JSON.
+        overwrite: Whether to replace an existing file of --json.
+    """
+
+    data_dir: str = ""
+    subjects: tuple[str, ...] = ("words", f"vectors:{minilm.NAME}", f"fused:{minilm.NAME}")
+    num_queries: NonNegativeInt = 0
+    candidates: PositiveInt = 50
+    sequence_length: PositiveInt = 256
+    rounds: PositiveInt = 3
+    json: str = ""
+    overwrite: bool = False
+
+
+class Subject:
+    """A way to find documents.
+
+    Args:
+        name: Its name in `--subjects`.
+        build: Indexes documents.
+    """
+
+    def __init__(self, name: str, build: Build) -> None:
+        self.name = name
+        self._build = build
+        self._times: list[float] = []
+        self._run: dict[str, list[str]] = {}
+
+    def index(self, documents: Documents) -> None:
+        """Indexes documents."""
+        start = time.perf_counter()
+        self._search, self._bytes = self._build(documents)
+        self._seconds = time.perf_counter() - start
+
+    def answer(self, queries: Mapping[str, str]) -> None:
+        """Answers queries, one at a time."""
+        for number, query in queries.items():
+            start = time.perf_counter()
+            found = self._search(query)
+            self._times.append(time.perf_counter() - start)
+            self._run[number] = [name for name, _ in rank_documents(found)]
+
+    def results(self, collection: Collection) -> dict[str, str | float]:
+        """Returns the table's cells by column."""
+        qrels = {number: collection.qrels[number] for number in self._run}
+        return {
+            "Subject": self.name,
+            "nDCG@10": ranking_scores(self._run, qrels)["ndcg@10"],
+            "Milliseconds per query": round(1000 * statistics.median(self._times), 1),
+            "Bytes per document": round(self._bytes / len(collection.documents)),
+            "Seconds to index": round(self._seconds, 1),
+        }
+
+
+def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject:
+    """Loads a subject's models.
+
+    Args:
+        name: The subject's name in `--subjects`.
+        config: The options.
+        directory: An empty directory for an index.
+
+    Raises:
+        ValueError: If the name is unknown, or its checkpoint is missing or not used.
+    """
+    kind, _, checkpoint = name.partition(":")
+
+    def load(task: Any, option: str = "sequence_length", checkpoint: str = checkpoint) -> Any:
+        return task.from_preset(checkpoint, **{option: config.sequence_length})
+
+    def fused() -> Build:
+        return _search_index(load(keras_bert.TextEmbedder), directory, "fused")
+
+    def reranked() -> Build:
+        reranker = keras_bert.load_model(checkpoint, compile=False)
+        embedder = load(keras_bert.TextEmbedder, checkpoint=minilm.NAME)
+        first = _search_index(embedder, directory, "fused", config.candidates)
+        return _reranked(first, reranker)
+
+    builds: dict[str, Callable[[], Build]] = {
+        "words": lambda: _search_index(_without_vectors(), directory, "words"),
+        "static": lambda: _products(load(keras_bert.StaticEmbedder)),
+        "vectors": lambda: _products(load(keras_bert.TextEmbedder)),
+        "sparse": lambda: _products(load(keras_bert.SparseEmbedder)),
+        "late": lambda: _max_sim(load(keras_bert.LateInteractionEmbedder, "document_length")),
+        "fused": fused,
+        "reranked": reranked,
+        "bm25s": lambda: _bm25s,
+        "sentence_transformers": lambda: _sentence_transformers(checkpoint, config.sequence_length),
+    }
+    if kind not in builds or bool(checkpoint) == (kind in _WITHOUT_CHECKPOINT):
+        raise ValueError(
+            f"--subjects must be among {', '.join(builds)}, with a checkpoint after a colon except "
+            f"for {' and '.join(_WITHOUT_CHECKPOINT)}. Received: {name!r}"
+        )
+    return Subject(name, builds[kind]())
+
+
+def _products(embedder: Any) -> Build:
+    """Ranks by the dot products with all documents' vectors, dense or sparse."""
+
+    def build(documents: Documents) -> tuple[Search, int]:
+        vectors = embedder.embed_documents(list(documents.values()))
+        is_sparse = not isinstance(vectors, np.ndarray)
+
+        def search(query: str) -> Scored:
+            scores = vectors @ embedder.embed_queries([query]).T
+            return _best(documents, (scores.toarray() if is_sparse else scores)[:, 0])
+
+        parts = (vectors.data, vectors.indices, vectors.indptr) if is_sparse else (vectors,)
+        return search, sum(part.nbytes for part in parts)
+
+    return build
+
+
+def _max_sim(embedder: Any) -> Build:
+    """Ranks by late interaction with the token vectors of all documents, in float16."""
+
+    def build(documents: Documents) -> tuple[Search, int]:
+        parts = embedder.embed_documents(list(documents.values()))
+        starts = np.cumsum([0, *map(len, parts[:-1])])
+        vectors = np.concatenate(parts).astype("float16")
+
+        def search(query: str) -> Scored:
+            # (document tokens, query tokens) -> (documents, query tokens) -> (documents,)
+            products = vectors.astype("float32") @ embedder.embed_queries([query])[0].T
+            return _best(documents, np.maximum.reduceat(products, starts).sum(axis=1))
+
+        return search, vectors.nbytes
+
+    return build
+
+
+def _best(documents: Documents, scores: np.ndarray) -> Scored:
+    best = np.argpartition(-scores, min(_MOST_FOUND, len(scores)) - 1)[:_MOST_FOUND]
+    names = list(documents)
+    return [(names[index], float(scores[index])) for index in best]
+
+
+def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 20) -> Build:
+    """Ranks by a `SearchIndex`. The best passage of a document decides its rank."""
+
+    def build(documents: Documents) -> tuple[Search, int]:
+        index = SearchIndex(directory, embedder)
+        index.add(Document(name, text) for name, text in documents.items())
+
+        def search(query: str) -> Scored:
+            best: dict[str, float] = {}
+            for hit in Searcher(index).search(query, top_k, mode=mode):
+                best.setdefault(hit.document, hit.score)
+            return list(best.items())
+
+        return search, sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+    return build
+
+
+def _without_vectors() -> Any:
+    """Returns an embedder for an index that is only searched by words. Documents stay whole."""
+    tokenizer = keras_bert.TextEmbedder.from_preset(minilm.NAME).preprocessor.tokenizer
+    preprocessor = types.SimpleNamespace(tokenizer=tokenizer, max_tokens=lambda num_texts: 10**9)
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        return np.ones((len(texts), 1), "float32")
+
+    return types.SimpleNamespace(
+        preprocessor=preprocessor, embed_documents=embed, embed_queries=embed
+    )
+
+
+def _reranked(build_first: Build, reranker: Any) -> Build:
+    """Ranks the documents that another search finds by a re-ranker's scores."""
+
+    def build(documents: Documents) -> tuple[Search, int]:
+        search_first, num_bytes = build_first(documents)
+
+        def search(query: str) -> Scored:
+            names = [name for name, _ in search_first(query)]
+            ranks = reranker.rank(query, [documents[name] for name in names])
+            return [(names[rank["index"]], rank["score"]) for rank in ranks]
+
+        return search, num_bytes
+
+    return build
+
+
+def _bm25s(documents: Documents) -> tuple[Search, int]:
+    """Ranks by the library bm25s."""
+    import bm25s
+
+    def tokenize(texts: list[str]) -> Any:
+        return bm25s.tokenize(texts, stopwords="en", show_progress=False)
+
+    retriever = bm25s.BM25()
+    retriever.index(tokenize(list(documents.values())), show_progress=False)
+    names = list(documents)
+
+    def search(query: str) -> Scored:
+        found, scores = retriever.retrieve(
+            tokenize([query]), k=min(_MOST_FOUND, len(names)), show_progress=False
+        )
+        return [(names[index], float(x)) for index, x in zip(found[0], scores[0], strict=True)]
+
+    return search, sum(retriever.scores[name].nbytes for name in ("data", "indices", "indptr"))
+
+
+def _sentence_transformers(checkpoint: str, sequence_length: int) -> Build:
+    """Ranks by cosine similarities, computed by sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(minilm.resolve(checkpoint), device="cpu")
+    model.max_seq_length = sequence_length
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+
+    def build(documents: Documents) -> tuple[Search, int]:
+        vectors = encode(list(documents.values()))
+        return lambda query: _best(documents, vectors @ encode([query])[0]), vectors.nbytes
+
+    return build
+
+
+def main(config: RetrievalConfig) -> None:
+    program.check_new_file("--json", config.json, config.overwrite)
+    if not config.data_dir:
+        raise ValueError("--data_dir must be given. Received: no --data_dir")
+    collection = read_collection(Path(config.data_dir))
+    numbers = [number for number in collection.queries if collection.qrels.get(number)]
+    if config.num_queries:
+        numbers = numbers[:: max(1, len(numbers) // config.num_queries)][: config.num_queries]
+    queries = {number: collection.queries[number] for number in numbers}
+    print(f"{len(collection.documents)} documents, {len(queries)} queries", flush=True)
+    with tempfile.TemporaryDirectory() as parent:
+        subjects = [
+            make_subject(name, config, Path(parent, str(position)))
+            for position, name in enumerate(config.subjects)
+        ]
+        for subject in subjects:
+            subject.index(collection.documents)
+            print(f"indexed: {subject.name}", flush=True)
+        for _, subject in itertools.product(range(config.rounds), subjects):
+            subject.answer(queries)
+    results = [subject.results(collection) for subject in subjects]
+    print(markdown_table([*results[0]], [[*map(str, result.values())] for result in results]))
+    if config.json:
+        atomic.write_json(config.json, {"config": dataclasses.asdict(config), "results": results})
+
+
+if __name__ == "__main__":
+    program.run(main, RetrievalConfig)
