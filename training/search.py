@@ -22,6 +22,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_bert import minilm
@@ -121,8 +122,13 @@ def main(config: SearchConfig) -> None:
             names = index.document_names
             print(f"added or replaced: {count}. Documents in {config.index}: {len(names)}")
         elif config.action == "remove":
-            count = index.remove(config.files)
-            print(f"removed {count} of {len(config.files)} documents from {config.index}")
+            names = {*index.document_names}
+            given = [name if name in names else str(Path(name)) for name in config.files]
+            if unknown := sorted({*given} - names):
+                raise ValueError(
+                    f"--files must be names of documents in {config.index}. Received: {unknown[0]}"
+                )
+            print(f"removed {index.remove(given)} documents from {config.index}")
         elif listener is not None:
             _serve(config, index, listener)
         else:

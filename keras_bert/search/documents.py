@@ -88,10 +88,7 @@ def _read_markdown(path: Path, encoding: str) -> Document:
     with checks.importing("search", "Reading Markdown"):
         from markdown_it import MarkdownIt
     source = "".join(read_lines(path, encoding))
-    document = _from_html(path, MarkdownIt("commonmark").enable("table").render(source))
-    heading = source.lstrip().partition("\n")[0]
-    is_title = heading.startswith("# ")
-    return dataclasses.replace(document, title=heading.strip("# ") if is_title else "")
+    return _from_html(path, MarkdownIt("commonmark").enable("table").render(source))
 
 
 def _read_html(path: Path, encoding: str) -> Document:
@@ -105,7 +102,8 @@ def _from_html(path: Path, content: str) -> Document:
     if not content.strip():
         return Document(str(path), "")
     root = lxml.html.fromstring(content.encode(), parser=lxml.html.HTMLParser(encoding=UTF_8))
-    title = " ".join((root.findtext(".//title") or "").split())
+    titles = (element for name in ("title", "h1") for element in root.iter(name))
+    title = next((" ".join(element.text_content().split()) for element in titles), "")
     return Document(str(path), inscriptis.Inscriptis(root).get_text(), title)
 
 
@@ -115,7 +113,8 @@ def _read_pdf(path: Path, encoding: str) -> Document:
         from pypdf.errors import PyPdfError
     try:
         reader = pypdf.PdfReader(path)
-        pages = [page.extract_text() for page in reader.pages]
+        # Invalid fonts can yield halves of surrogate pairs.
+        pages = [page.extract_text().encode("utf-8", "replace").decode() for page in reader.pages]
         title = (reader.metadata and reader.metadata.title) or ""
     except (PyPdfError, ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be read as a PDF file: {error}") from error

@@ -23,18 +23,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_bert.data.arrays import unit_rows
+from keras_bert.data.prompts import Prompts
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
-from keras_bert.search.nearest import NearestVectors
+from keras_bert.search.nearest import NO_GRAPH, NearestVectors
 from keras_bert.search.passages import split_passages, text_with_title
 from keras_bert.search.terms import terms
 from keras_bert.search.words import WordIndex
+from keras_bert.text.characters import check_characters
 
 Array = np.ndarray[Any, Any]
 
 DATABASE = "index.sqlite"
 # SQLite stores these numbers in the file's header.
 _APPLICATION_ID, _VERSION = 0x4B426572, 1
+_COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
 _SCHEMA = """
 CREATE TABLE settings(name TEXT PRIMARY KEY, value NOT NULL);
 CREATE TABLE documents(id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, title TEXT NOT NULL,
@@ -119,6 +122,11 @@ class SearchIndex:
         try:
             self._open()
             self._words = WordIndex(self.directory)
+            if not self._words.is_current(self._connection):
+                self._update_words()
+        except sqlite3.OperationalError as error:
+            self.close()
+            raise SearchIndexError(f"{path} cannot be opened: {error}") from error
         except sqlite3.DatabaseError as error:
             self.close()
             raise SearchIndexError(f"{path} cannot be read as an index: {error}") from error
@@ -135,26 +143,20 @@ class SearchIndex:
         run("PRAGMA trusted_schema = OFF")
         # Readers continue while another process writes.
         run("PRAGMA journal_mode = WAL")
-        with self._transaction():
-            found = [
-                run(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-            ]
-            if found == [0, 0] and not run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in _SCHEMA.strip().split(";\n"):
-                    run(statement)
-                run(f"PRAGMA application_id = {_APPLICATION_ID}")
-                run(f"PRAGMA user_version = {_VERSION}")
-                values = {"generation": 0, "graph": 0, "probe": own.tobytes()}
-                self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
-            elif found != [_APPLICATION_ID, _VERSION]:
-                raise SearchIndexError(
-                    f"{self.directory / DATABASE} must be an index of version {_VERSION}. "
-                    f"Received: application_id={found[0]}, user_version={found[1]}"
-                )
+        if self._identity() == [0, 0, 0]:
+            with self._transaction():
+                if self._identity() == [0, 0, 0]:
+                    self._create(own)
+        application, version, _ = self._identity()
+        if [application, version] != [_APPLICATION_ID, _VERSION]:
+            raise SearchIndexError(
+                f"{self.directory / DATABASE} must be an index of version {_VERSION}. "
+                f"Received: application_id={application}, user_version={version}"
+            )
         stored = np.frombuffer(self._setting("probe"), "float32")
         is_same_size = stored.shape == own.shape
         similarity = float(stored @ own) if is_same_size else 0.0
-        if similarity < _MIN_SIMILARITY:
+        if similarity < _MIN_SIMILARITY and stored.tobytes() != own.tobytes():
             difference = (
                 f"cosine similarity {similarity:.3f}" if is_same_size else f"{own.size} dimensions"
             )
@@ -164,8 +166,22 @@ class SearchIndex:
                 f"text ({difference})"
             )
 
+    def _identity(self) -> list[int]:
+        """Returns the database's application, its version and its number of tables."""
+        queries = "PRAGMA application_id", "PRAGMA user_version", _COUNT_TABLES
+        return [self._connection.execute(query).fetchone()[0] for query in queries]
+
+    def _create(self, probe: Array) -> None:
+        for statement in _SCHEMA.strip().split(";\n"):
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+        values = {"generation": 0, "graph": NO_GRAPH, "graph_last": 0, "probe": probe.tobytes()}
+        self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
+
     def close(self) -> None:
-        """Closes the database."""
+        """Closes the files."""
+        self._nearest.close()
         self._connection.close()
 
     def __len__(self) -> int:
@@ -199,7 +215,10 @@ class SearchIndex:
             ValueError: If a name is empty.
         """
         num_added = num_new = 0
-        with bar("passages", None, " passages", disable=not verbose) as progress_bar:
+        with (
+            self._updating_words(),
+            bar("passages", None, " passages", disable=not verbose) as progress_bar,
+        ):
             for group in self._groups(documents):
                 texts = [
                     text_with_title(document.title, document.text[start:stop])
@@ -220,7 +239,7 @@ class SearchIndex:
                 if num_new >= _PASSAGES_PER_UPDATE:
                     self._update_words()
                     num_new = 0
-        self._finish_changes(verbose)
+        self._build_graph(verbose)
         return num_added
 
     def remove(self, names: Iterable[str]) -> int:
@@ -229,11 +248,11 @@ class SearchIndex:
         Returns:
             The number of removed documents. Names of other documents are ignored.
         """
-        with self._transaction():
+        with self._updating_words(), self._transaction():
             count = sum(map(self._delete, dict.fromkeys(names)))
             if count:
                 self._count_generation()
-        self._finish_changes(0)
+        self._build_graph(0)
         return count
 
     def _update_words(self) -> None:
@@ -241,17 +260,21 @@ class SearchIndex:
             self._words.update(self._connection)
             self._count_generation()
 
-    def _finish_changes(self, verbose: int) -> None:
-        self._update_words()
+    @contextlib.contextmanager
+    def _updating_words(self) -> Iterator[None]:
+        """Context manager that updates the words at the end, also after an error."""
+        try:
+            yield
+        finally:
+            self._update_words()
+
+    def _build_graph(self, verbose: int) -> None:
         with contextlib.closing(self._connect()) as connection:
-            last = self._nearest.build(connection, verbose)
-        if last is not None:
+            graph = self._nearest.build(connection, verbose)
+        if graph is not None:
             with self._transaction():
-                self._connection.execute(
-                    "UPDATE settings SET value = ? WHERE name = 'graph'", (last,)
-                )
+                self._nearest.use(self._connection, graph)
                 self._count_generation()
-            self._nearest.remove_others(last)
 
     def _groups(
         self, documents: Iterable[Document]
@@ -265,6 +288,10 @@ class SearchIndex:
                 raise ValueError(
                     f"A document's name must not be empty. Received: {document!r:.200}"
                 )
+            check_characters(document.text, f"The document {document.name!r}")
+            if document.name in names:
+                yield group
+                group, names, count = [], set(), 0
             digest = _digest(document)
             with self._lock:
                 row = self._connection.execute(
@@ -272,9 +299,6 @@ class SearchIndex:
                 ).fetchone()
             if row is not None and row[0] == digest:
                 continue
-            if document.name in names:
-                yield group
-                group, names, count = [], set(), 0
             spans = self._passages(document)
             group.append((document, digest, spans))
             names.add(document.name)
@@ -288,7 +312,9 @@ class SearchIndex:
     def _passages(self, document: Document) -> list[tuple[int, int]]:
         preprocessor = self.embedder.preprocessor
         tokenizer = preprocessor.tokenizer
-        length = preprocessor.max_tokens(1)
+        prompts = Prompts(getattr(self.embedder, "prompts", {}))
+        prompt = len(tokenizer(prompts.text(prompts.document_name)))
+        length = max(1, preprocessor.max_tokens(1) - prompt)
         title = len(tokenizer(document.title)) if document.title else 0
         return split_passages(document.text, tokenizer, max(length - title, length // 2))
 
@@ -356,8 +382,9 @@ class SearchIndex:
         words = dict.fromkeys(terms(query))
         if not words:
             return []
+        count = min(count, len(self))
         with self._lock:
-            return self._words.search(self._connection, words, count)
+            return self._words.search(self._connection, words, count) if count else []
 
     def rarities(self, query: str) -> dict[str, float]:
         """Returns the inverse document frequency of each term in a query, over all passages."""
@@ -366,7 +393,7 @@ class SearchIndex:
         with self._lock:
             frequencies = self._words.frequencies(self._connection, words)
         return {
-            word: math.log((total + 1) / (1 + frequency)) for word, frequency in frequencies.items()
+            word: math.log(1 + total / (1 + frequency)) for word, frequency in frequencies.items()
         }
 
     def by_vector(self, query: str, count: int) -> list[tuple[int, float]]:
@@ -380,6 +407,9 @@ class SearchIndex:
             The numbers and cosine similarities of passages, in descending order of similarity.
         """
         vector = unit_rows(self.embedder.embed_queries([query]))[0]
+        count = min(count, len(self))
+        if not count or not vector.any():  # A static embedder may know none of the words.
+            return []
         with self._lock:
             return self._nearest.search(self._connection, vector, count)
 
@@ -389,17 +419,16 @@ class SearchIndex:
         with self._lock:
             for number in numbers:
                 row = self._connection.execute(
-                    "SELECT name, title, substr(text, start + 1, stop - start), start, page_starts "
+                    "SELECT name, title, text, start, stop, page_starts "
                     "FROM passages JOIN documents ON documents.id = document "
                     "WHERE passages.id = ?",
                     (number,),
                 ).fetchone()
                 if row is not None:
-                    *fields, page_starts = row
+                    name, title, text, start, stop, page_starts = row
                     starts = json.loads(page_starts)
-                    page = int(np.searchsorted(starts, fields[-1], "right")) if starts else None
-                    name, title, text, start = fields
-                    found[number] = Passage(number, name, title, text, start, page)
+                    page = int(np.searchsorted(starts, start, "right")) if starts else None
+                    found[number] = Passage(number, name, title, text[start:stop], start, page)
         return [found[number] for number in numbers if number in found]
 
     def _setting(self, name: str) -> Any:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import re
 import sqlite3
+import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,14 +35,15 @@ _ROWS_AT_A_TIME = 65_536
 _CONNECTIVITY, _CONSTRUCTION, _SEARCH = 32, 128, 1024
 # Vectors in the graph are rounded. Exact similarities order this multiple of the passages.
 _OVERFETCH = 2
-_FILE_NAME = re.compile(r"vectors-\d+\.usearch")
+_FILE_NAME = re.compile(r"vectors-[0-9a-f]{12}\.usearch")
+NO_GRAPH = ""
 
 
-class _Graph(NamedTuple):
-    """A graph with the vectors of all passages up to a number."""
+class Graph(NamedTuple):
+    """The file of a graph, and the last passage that it contains."""
 
+    name: str
     last: int
-    index: Any
 
 
 class NearestVectors:
@@ -53,7 +56,8 @@ class NearestVectors:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._generation = -1
-        self._graph = _Graph(0, None)
+        self._graph = Graph(NO_GRAPH, 0)
+        self._index: Any = None
         self._numbers: Array = np.zeros(0, "int64")
         self._vectors: Array = np.zeros((0, 0), "float32")
 
@@ -68,12 +72,10 @@ class NearestVectors:
             count: Maximum number of passages.
         """
         self._update(connection)
-        numbers, scores = self._numbers, self._vectors @ vector if len(self._numbers) else None
-        if scores is None:
-            scores = np.zeros(0, "float32")
-        if self._graph.index is not None:
-            found = self._graph.index.search(vector, _OVERFETCH * count).keys.tolist()
-            more = _vectors_of(connection, found)
+        numbers = self._numbers
+        scores = self._vectors @ vector if len(numbers) else np.zeros(0, "float32")
+        if self._index is not None:
+            more = self._neighbors(connection, vector, count)
             numbers = np.concatenate([numbers, np.array([*more], "int64")])
             similarities = [np.frombuffer(part, "float32") @ vector for part in more.values()]
             scores = np.concatenate([scores, np.array(similarities, "float32")])
@@ -83,18 +85,31 @@ class NearestVectors:
         best = best[np.lexsort((numbers[best], -scores[best]))]
         return [(int(numbers[index]), float(scores[index])) for index in best]
 
+    def _neighbors(
+        self, connection: sqlite3.Connection, vector: Array, count: int
+    ) -> dict[int, bytes]:
+        """Returns the vectors of at least `count` passages in the graph, if it has as many."""
+        size, largest = _OVERFETCH * count, len(self._index)
+        while True:
+            size = min(size, largest)
+            found = self._index.search(vector, size).keys.tolist()
+            vectors = _vectors_of(connection, found)
+            if len(vectors) >= count or size == largest:
+                return vectors
+            size *= 4  # Many of the passages were removed.
+
     def _update(self, connection: sqlite3.Connection) -> None:
         """Reads what other connections changed since the last call."""
         with _snapshot(connection):
             settings = dict(connection.execute("SELECT name, value FROM settings"))
             if settings["generation"] == self._generation:
                 return
-            last = int(settings["graph"])
-            if last != self._graph.last:
-                graph = self._open(last) if last else None
-                self._graph = _Graph(last if graph else 0, graph)
+            graph = Graph(settings["graph"], settings["graph_last"])
+            if graph != self._graph:
+                self._graph, self._index = graph, self._open(graph)
                 self._numbers, self._vectors = self._numbers[:0], self._vectors[:0]
-            first = max(self._graph.last, int(self._numbers[-1]) if len(self._numbers) else 0)
+            last = graph.last if self._index is not None else 0
+            first = max(last, int(self._numbers[-1]) if len(self._numbers) else 0)
             parts = [(self._numbers, self._vectors)] if len(self._numbers) else []
             parts += _chunks(connection, first)
             if parts:
@@ -102,7 +117,7 @@ class NearestVectors:
                     number
                     for (number,) in connection.execute(
                         "SELECT id FROM passages INDEXED BY passages_of_documents WHERE id > ?",
-                        (self._graph.last,),
+                        (last,),
                     )
                 ]
                 numbers, vectors = map(np.concatenate, zip(*parts, strict=True))
@@ -112,15 +127,16 @@ class NearestVectors:
                 self._numbers, self._vectors = numbers, vectors
             self._generation = settings["generation"]
 
-    def _path(self, last: int) -> Path:
-        return self._directory / f"vectors-{last}.usearch"
+    def close(self) -> None:
+        """Closes the file of the graph."""
+        self._generation, self._graph, self._index = -1, Graph(NO_GRAPH, 0), None
 
-    def _open(self, last: int) -> Any:
+    def _open(self, graph: Graph) -> Any:
         """Opens a graph without reading it. Returns `None` if its file or its library is missing.
 
         All vectors are then compared exactly.
         """
-        path = self._path(last)
+        path = self._directory / (graph.name or "-")
         if importlib.util.find_spec("usearch") is None or not path.is_file():
             return None
         from usearch.index import Index
@@ -129,7 +145,7 @@ class NearestVectors:
         index.expansion_search = _SEARCH  # The file does not contain it.
         return index
 
-    def build(self, connection: sqlite3.Connection, verbose: int = 0) -> int | None:
+    def build(self, connection: sqlite3.Connection, verbose: int = 0) -> Graph | None:
         """Builds a graph, or adds passages to it, if the index has many passages without one.
 
         Args:
@@ -137,15 +153,20 @@ class NearestVectors:
             verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
-            The last passage in the new graph. `None` if there is nothing to build.
+            The new graph. `None` if there is nothing to build.
         """
         run = connection.execute
         with _snapshot(connection):
             (total,) = run("SELECT count(*) FROM passages").fetchone()
-            last = int(run("SELECT value FROM settings WHERE name = 'graph'").fetchone()[0])
             if total < MIN_PASSAGES:
                 return None
-            graph = self._open(last)
+            old = Graph(
+                *(
+                    run("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()[0]
+                    for name in ("graph", "graph_last")
+                )
+            )
+            graph, last = self._open(old), old.last
             (num_new,) = run(
                 "SELECT count(*) FROM passages INDEXED BY passages_of_documents WHERE id > ?",
                 (last if graph else 0,),
@@ -164,7 +185,7 @@ class NearestVectors:
             from usearch.index import Index
 
             if graph and num_removed <= limit:
-                graph = Index.restore(str(self._path(last)))
+                graph = Index.restore(str(self._directory / old.name))
             else:
                 last, num_new = 0, total
                 (part,) = run("SELECT vector FROM passages LIMIT 1").fetchone()
@@ -180,14 +201,22 @@ class NearestVectors:
                     graph.add(numbers, vectors)
                     last = int(numbers[-1])
                     progress_bar.update(len(numbers))
-        with atomic_path(self._path(last)) as temporary:
+        name = f"vectors-{uuid.uuid4().hex[:12]}.usearch"
+        with atomic_path(self._directory / name) as temporary:
             graph.save(str(temporary))
-        return last
+        return Graph(name, last)
 
-    def remove_others(self, last: int) -> None:
-        """Removes the files of earlier graphs. Processes that read them are not disturbed."""
+    def use(self, connection: sqlite3.Connection, graph: Graph) -> None:
+        """Replaces the graph in a transaction. Processes that read an old one are not disturbed."""
+        if not (self._directory / graph.name).exists():  # Another process has built one since.
+            return
+        settings = {"graph": graph.name, "graph_last": graph.last}
+        connection.executemany(
+            "UPDATE settings SET value = ? WHERE name = ?",
+            [(value, name) for name, value in settings.items()],
+        )
         for path in self._directory.iterdir():
-            if _FILE_NAME.fullmatch(path.name) and path != self._path(last):
+            if _FILE_NAME.fullmatch(path.name) and path.name != graph.name:
                 with contextlib.suppress(OSError):  # Windows cannot remove an open file.
                     path.unlink()
 
@@ -212,7 +241,9 @@ def _chunks(connection: sqlite3.Connection, first: int) -> Iterator[tuple[Array,
 
 def _vectors_of(connection: sqlite3.Connection, numbers: list[int]) -> dict[int, bytes]:
     """Returns the vectors of passages by number. Removed passages are left out."""
-    marks = ", ".join("?" * len(numbers))
     return dict(
-        connection.execute(f"SELECT id, vector FROM passages WHERE id IN ({marks})", numbers)
+        connection.execute(
+            "SELECT id, vector FROM passages WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(numbers),),
+        )
     )

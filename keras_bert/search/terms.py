@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
-from keras_bert.text.characters import UNSPACED
+from keras_bert.text.characters import UNSPACED, character_class
 
-# Words of at least two letters or digits. In scripts without spaces, and in Korean because words
-# have particles, runs of characters
+# Runs of characters in scripts without spaces, and in Korean because words have particles
 _PAIRED = rf"\uac00-\ud7a3{UNSPACED}"
-_WORDS = re.compile(rf"(?P<characters>[{_PAIRED}]+)|[^\W{_PAIRED}]{{2,}}")
+_RUN = re.compile(rf"[{_PAIRED}]+")
+# Python does not count marks as parts of words, but most words in Hindi have them.
+_LETTER, _MARK = rf"[^\W{_PAIRED}]", f"[{character_class('Mn')}{character_class('Mc')}]"
+_WORDS = re.compile(rf"[{_PAIRED}]+|{_LETTER}(?:{_LETTER}|{_MARK})+")
 
 
 def terms(text: str) -> Iterator[str]:
     """Yields the terms of a text in lower case.
 
-    Terms are words of at least two letters or digits. In Chinese, Japanese, Korean and Thai, they
-    are pairs of adjacent characters, or a single character between other scripts.
+    Terms are words of at least two characters, in Unicode's form NFKC. In Chinese, Japanese, Korean
+    and Thai, they are pairs of adjacent characters, or a single character between other scripts.
 
     Example:
 
@@ -31,10 +34,16 @@ def terms(text: str) -> Iterator[str]:
 def term_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yields the terms of a text with their start and end in it."""
     for match in _WORDS.finditer(text):
-        word, begin, end = match[0].lower(), match.start(), match.end()
-        if match["characters"]:
-            # As in Lucene's CJKAnalyzer, a single character is also a term.
-            for start in range(max(1, len(word) - 1)):
-                yield word[start : start + 2], begin + start, min(begin + start + 2, end)
-        else:
-            yield word, begin, end
+        word, begin, end = unicodedata.normalize("NFKC", match[0]).lower(), *match.span()
+        if not _RUN.fullmatch(word):
+            if len(word) > 1:  # An accent is one character with its letter.
+                yield word, begin, end
+            continue
+        is_aligned = len(word) == end - begin
+        # As in Lucene's CJKAnalyzer, a single character is also a term.
+        for start in range(max(1, len(word) - 1)):
+            pair = word[start : start + 2]
+            yield (
+                pair,
+                *((begin + start, begin + start + len(pair)) if is_aligned else (begin, end)),
+            )

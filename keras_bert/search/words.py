@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -40,7 +42,12 @@ class WordIndex:
         self._schema = builder.build()
         path = directory / _DIRECTORY
         path.mkdir(exist_ok=True)
-        self._index = tantivy.Index(self._schema, str(path))
+        try:
+            self._index = tantivy.Index(self._schema, str(path))
+        except ValueError:  # Its files are damaged.
+            shutil.rmtree(path)
+            path.mkdir()
+            self._index = tantivy.Index(self._schema, str(path))
         whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
         self._index.register_tokenizer(_TOKENIZER, whitespace)
         self._generation = -1
@@ -67,30 +74,41 @@ class WordIndex:
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
     def frequencies(self, connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, int]:
-        """Returns the number of passages with each term."""
+        """Returns the number of passages with each term. Removed passages may be included."""
         searcher = self._searcher(connection)
         return {word: searcher.doc_freq(_WORDS, word) for word in words}
 
-    def update(self, connection: sqlite3.Connection) -> None:
-        """Adds and removes passages. Call it in a transaction that excludes other writers."""
-        removed = [number for (number,) in connection.execute("SELECT id FROM removed")]
+    def is_current(self, connection: sqlite3.Connection) -> bool:
+        """Returns whether there is nothing to update. It is false after a killed process."""
+        (newest,) = connection.execute("SELECT max(id) FROM passages").fetchone()
+        (num_removed,) = connection.execute("SELECT count(*) FROM removed").fetchone()
+        return (newest or 0) <= self._last() and not num_removed
+
+    def _last(self) -> int:
+        """Returns the number of the newest passage in this index."""
         self._index.reload()
         newest = self._index.searcher().search(
             self._library.Query.all_query(), 1, order_by_field=_ID
         )
-        last = newest.hits[0][0] if newest.hits else 0
+        return newest.hits[0][0] if newest.hits else 0
+
+    def update(self, connection: sqlite3.Connection) -> None:
+        """Adds and removes passages. Call it in a transaction that excludes other writers."""
+        removed = [number for (number,) in connection.execute("SELECT id FROM removed")]
+        last = self._last()
         with self._writer() as writer:
             for number in removed:
                 writer.delete_documents_by_term(_ID, number)
             rows = connection.execute(
-                "SELECT passages.id, title, substr(text, start + 1, stop - start) "
-                "FROM passages JOIN documents ON documents.id = document "
-                "WHERE passages.id > ? ORDER BY passages.id",
-                (last,),
+                "SELECT document, id, start, stop FROM passages WHERE id > ? ORDER BY id", (last,)
             )
-            for number, title, text in rows:
-                words = " ".join(terms(text_with_title(title, text)))
-                writer.add_document(self._library.Document(**{_WORDS: words, _ID: number}))
+            for document, passages in itertools.groupby(rows, key=lambda row: row[0]):
+                title, text = connection.execute(
+                    "SELECT title, text FROM documents WHERE id = ?", (document,)
+                ).fetchone()
+                for _, number, start, stop in passages:
+                    words = " ".join(terms(text_with_title(title, text[start:stop])))
+                    writer.add_document(self._library.Document(**{_WORDS: words, _ID: number}))
         connection.execute("DELETE FROM removed")
 
     @contextlib.contextmanager

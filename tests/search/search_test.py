@@ -2,9 +2,11 @@
 """Searches documents by words and by meaning, also while another process changes the index."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -18,8 +20,10 @@ from keras_bert.search import (
     nearest,
     read_documents,
 )
+from keras_bert.search import index as index_module
 from keras_bert.search.index import DATABASE
 from keras_bert.search.passages import split_passages
+from keras_bert.search.terms import terms
 from tests import small_tasks
 from tests.text.small_tokenizers import make_tokenizer
 
@@ -125,15 +129,59 @@ def test_graph_finds_what_exact_search_finds(embedder, tmp_path, monkeypatch, ma
 def test_words_of_a_killed_update_are_found_later(embedder, tmp_path, monkeypatch):
     index = SearchIndex(tmp_path / "index", embedder)
     add_texts(index)
-    with monkeypatch.context() as patch:
-        patch.setattr(SearchIndex, "_update_words", lambda self: None)
-        add_texts(index, {"a": "who needs a dog"})
-        index.remove(["b"])
-    index.close()
+    for damage in (lambda words: None, shutil.rmtree, lambda words: damage_file(words)):
+        with monkeypatch.context() as patch:
+            patch.setattr(SearchIndex, "_update_words", lambda self: None)
+            add_texts(index, {"a": "who needs a dog"})
+            index.remove(["b"])
+        index.close()
+        damage(tmp_path / "index" / "words")
+        index = SearchIndex(tmp_path / "index", embedder)
+        assert {name for name, _ in found(index, "dog mat", mode="words")} == {"a"}
+        add_texts(index)
+
+
+def damage_file(words):
+    (words / "meta.json").write_text("{")
+
+
+def test_error_in_add_keeps_earlier_documents(embedder, tmp_path, monkeypatch):
+    def documents():
+        yield Document("a", "visa")
+        yield Document("b", "mat \x00 dog. " * 4)
+        raise OSError("broken file")
+
+    monkeypatch.setattr(index_module, "_PASSAGES_AT_A_TIME", 1)
     index = SearchIndex(tmp_path / "index", embedder)
-    assert found(index, "mat", mode="words") == []
-    add_texts(index, {"d": "dog"})
-    assert {name for name, _ in found(index, "dog mat", mode="words")} == {"a", "d"}
+    with pytest.raises(OSError, match="broken file"):
+        index.add(documents())
+    assert found(index, "visa", mode="words") == [("a", "visa")]
+    # A NUL character does not end a text.
+    assert len(found(index, "dog", mode="words")) == len(index) - 1
+    with pytest.raises(ValueError, match="The document 'c' must only contain characters"):
+        index.add([Document("c", "\ud800")])
+
+
+def test_removed_passages_leave_the_scores(embedder, tmp_path, monkeypatch):
+    monkeypatch.setattr(nearest, "MIN_PASSAGES", 4)
+    monkeypatch.setattr(nearest, "_MAX_NEW_FRACTION", 1.0)
+    index = SearchIndex(tmp_path / "index", embedder)
+    names = [str(number) for number in range(40)]
+    add_texts(index, dict.fromkeys(names, "visa") | {"last": "the cat. who needs a visa."})
+    index.remove(names[:38])
+    assert all(rarity > 0 for rarity in index.rarities("visa").values())
+    assert len(index.by_vector("visa", 3)) == 3
+    # The last of two documents with the same name stays.
+    index.add([Document("0", "dog"), Document("1", "mat"), Document("0", "visa")])
+    assert ("0", "visa") in found(index, "visa", mode="words")
+    assert index.by_vector("visa", 2**40)
+
+
+def test_terms_contain_marks():
+    assert list(terms("हिन्दी भाषा")) == ["हिन्दी", "भाषा"]
+    for text in ("Tiếng Việt", "한국어", "الْعَرَبِيَّة", "é à"):
+        decomposed = unicodedata.normalize("NFD", text)
+        assert list(terms(decomposed)) == list(terms(text))
 
 
 def test_killed_process_loses_only_its_transaction(embedder, tmp_path):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.models.inputs import ROWS_OF_TUPLES
 from keras_bert.optimizers import AdamW
 from tests.small_tasks import CONFIG, LETTERS, make_text_task
 
@@ -233,6 +234,12 @@ def test_validation_data_accepts_any_form(monkeypatch):
 # === Number of steps ===
 
 
+def sequence_lengths(features):
+    """Returns the number of tokens of each sequence, also of texts that a batch has only once."""
+    lengths = np.asarray(features["padding_mask"]).sum(axis=-1)
+    return lengths[features[ROWS_OF_TUPLES]] if ROWS_OF_TUPLES in features else lengths
+
+
 @pytest.mark.on_tensorflow
 @pytest.mark.parametrize("accumulated", [None, 3])
 @pytest.mark.parametrize("validation_split", [0.0, 0.4])
@@ -258,6 +265,5 @@ def test_num_steps_matches_fit(name, validation_split, accumulated, monkeypatch)
         held_out = task.evaluation_batches(x[-len(x) * 4 // 10 :], batch_size=BATCH_SIZE)
         assert len(validation[0]) == len(held_out)
     if validation_split == 0 and not accumulated:
-        masks = [np.asarray(features["padding_mask"]) for features, *_ in batches]
-        lengths = np.concatenate([mask.sum(axis=-1).ravel() for mask in masks])
+        lengths = np.concatenate([sequence_lengths(features).ravel() for features, *_ in batches])
         assert sorted(task.sequence_lengths(x, BATCH_SIZE)) == sorted(lengths[lengths > 0])

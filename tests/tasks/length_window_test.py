@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.models.inputs import ROWS_OF_TUPLES
 from keras_bert.tasks.batch_feeder import BatchFeeder
 from tests.small_tasks import make_text_task
 
@@ -91,4 +92,6 @@ def max_lengths(batch) -> list[int]:
     """Returns the length of the longest sequence in each of the batch's two rows."""
     features = batch[0] if isinstance(batch, tuple) else batch
     lengths = np.asarray(features["padding_mask"]).sum(axis=-1)
+    if ROWS_OF_TUPLES in features:  # Each distinct text is one row.
+        lengths = lengths[features[ROWS_OF_TUPLES]]
     return lengths.reshape(2, -1).max(axis=1).tolist()

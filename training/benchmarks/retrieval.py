@@ -200,7 +200,7 @@ def _best(documents: Documents, scores: np.ndarray) -> Scored:
     return [(names[index], float(scores[index])) for index in best]
 
 
-def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 20) -> Build:
+def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 10) -> Build:
     """Ranks by a `SearchIndex`. The best passage of a document decides its rank."""
 
     def build(documents: Documents) -> tuple[Search, int]:
@@ -209,8 +209,11 @@ def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 20) -
 
         def search(query: str) -> Scored:
             best: dict[str, float] = {}
-            for hit in Searcher(index).search(query, top_k, mode=mode):
-                best.setdefault(hit.document, hit.score)
+            for count in (2 * top_k, _MOST_FOUND):
+                for hit in Searcher(index).search(query, count, mode=mode):
+                    best.setdefault(hit.document, hit.score)
+                if len(best) >= top_k:  # documents, which can have many passages
+                    break
             return list(best.items())
 
         return search, sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

@@ -11,7 +11,7 @@ COMMANDS = {
         *("quickstart", "inspect", "finetune", "serve", "predict", "evaluate", "insight", "export"),
         *("search", "tokenizer", "pretrain", "create-pretraining-data", "plan"),
     ),
-    "Measure": ("benchmark", "compare-exports", "memory"),
+    "Measure": ("benchmark", "compare-exports", "memory", "retrieval"),
     "Reproduce": ("finetune-glue", "feature-tagging", "directional-finetuning", "ablation"),
 }
 # Subpackages of the groups whose modules are not at the top level
