@@ -101,6 +101,12 @@ def as_array(values: Any) -> np.ndarray[Any, Any]:
     return np.asarray(values)
 
 
+def is_missing(value: Any) -> bool:
+    """Returns whether a value is `None`, NaN or pandas' NA."""
+    is_nan = isinstance(value, float | np.floating) and bool(np.isnan(value))
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+
+
 def as_string(text: str | bytes) -> str:
     """Decodes UTF-8 and drops invalid bytes."""
     return text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)

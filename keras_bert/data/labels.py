@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.columns import as_array, as_list, as_string
+from keras_bert.data.columns import as_array, as_list, as_string, is_missing
 
 _NAMES_SHOWN = 20
 
@@ -348,8 +348,7 @@ def reject_missing(labels: Any, first_row: int = 0) -> None:
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
         return
     for row, label in enumerate(_single_column(np.asarray(labels, dtype=object)), first_row):
-        is_nan = isinstance(label, float | np.floating) and np.isnan(label)
-        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):
+        if is_missing(label):
             raise ValueError(f"The label in row {row} must not be missing. Received: {label}")
 
 

@@ -146,7 +146,7 @@ def distinct_texts(batch: Batch, multiple_of: int = 1) -> tuple[Any, ...]:
     """
     features, targets, weights = separate_texts(batch)
     shape = features["token_ids"].shape
-    numbers = _text_numbers(features["token_ids"]).astype("int64")
+    numbers = _sequence_numbers(features["token_ids"])
     # Texts of a tuple that are the same as an earlier text, and have a different prompt or not
     is_copy = np.zeros(shape[:2], "int64")
     for text in range(1, shape[1]):
@@ -181,8 +181,17 @@ def _text_numbers(token_ids: np.ndarray) -> np.ndarray:
     """Returns a number for each text, int32 `(rows, texts)`.
 
     It only depends on the text and the length of the batch, because other processes may have the
-    same text.
+    same text. Two texts have the same number with a probability of 2^-31. Then they are not
+    negatives of each other.
     """
     rows = np.ascontiguousarray(token_ids.reshape(-1, token_ids.shape[-1]))
     numbers = np.array([zlib.crc32(row) >> 1 for row in rows], "int32")
     return numbers.reshape(token_ids.shape[:2])
+
+
+def _sequence_numbers(token_ids: np.ndarray) -> np.ndarray:
+    """Returns the same number only for equal sequences in a batch, int64 `(rows, texts)`."""
+    index: dict[bytes, int] = {}
+    rows = token_ids.reshape(-1, token_ids.shape[-1])
+    numbers = [index.setdefault(row.tobytes(), len(index)) for row in rows]
+    return np.array(numbers, "int64").reshape(token_ids.shape[:2])

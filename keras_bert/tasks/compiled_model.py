@@ -283,7 +283,12 @@ class CompiledModel(TokenModel):
         y, _, sample_weight = self._targets_and_weights(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
         compiled: Any = self._objective  # `MicroBatches` only calls this with an objective.
-        return compiled.divisors(x, y, self.output, sample_weight)
+        return compiled.divisors(x, y, self._loss_outputs, sample_weight)
+
+    @property
+    def _loss_outputs(self) -> Any:
+        """Symbolic outputs. All axes except the last have values of the loss."""
+        return self.output
 
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None

@@ -10,12 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.adapters.tuples import tuple_columns
-from keras_bert.data.columns import as_string
+from keras_bert.data.columns import as_string, materialize
 
 Array = np.ndarray[Any, Any]
-# The number of queries to score against all documents at a time
-_QUERIES_SCORED = 1024
+# The maximum number of scores to compute at a time (1 GiB)
+_SCORES_AT_A_TIME = 1 << 28
 # The number of candidates per negative if guards may drop candidates
 _CANDIDATES_PER_NEGATIVE = 10
 
@@ -23,7 +24,7 @@ _CANDIDATES_PER_NEGATIVE = 10
 def mine_hard_negatives(
     embedder: Any,
     pairs: Any,
-    corpus: Sequence[str] | None = None,
+    corpus: Any = None,
     *,
     cross_encoder: Any = None,
     num_negatives: int = 3,
@@ -40,18 +41,20 @@ def mine_hard_negatives(
 ) -> dict[str, list[Any]]:
     """Finds hard negatives for pairs of a query and a relevant text, to train an embedder.
 
-    The candidates are the documents that the embedder finds for the query, without its relevant
-    texts. Some of them may be relevant too (false negatives), and the options below drop them. We
-    recommend `relative_margin=0.05`.
+    The candidates are the documents that the embedder finds for the query, without the query and
+    its relevant texts. Some of them may be relevant too (false negatives), and the options below
+    drop them. We recommend `relative_margin=0.05`.
 
     Args:
-        embedder: A `TextEmbedder` or another task with `embed_queries` and `embed_documents`.
+        embedder: A `TextEmbedder` or `StaticEmbedder`.
         pairs: The queries and relevant texts, in any form that `TextEmbedder.fit` accepts in
             memory. A query may have multiple relevant texts, one in each pair.
-        corpus: The documents to search. Relevant texts are always added. Defaults to only them.
-        cross_encoder: A task whose `rank` computes the scores that the options below compare, for
-            example a `TextClassifier` trained to re-rank. The embedder still finds the candidates.
-            Only used together with a margin, `max_score` or `min_score`.
+        corpus: The documents to search, in any form of single texts in memory. Relevant texts are
+            always added. Defaults to only them.
+        cross_encoder: A task whose `rank` computes the scores that the options below compare and
+            that are returned, for example a `TextClassifier` trained to re-rank. The embedder still
+            finds the candidates, and the negatives are those with the cross-encoder's highest
+            scores.
         num_negatives: Maximum number of negatives for each pair.
         range_min: Number of the best candidates to skip.
         range_max: Number of the best candidates to consider. Defaults to `range_min` plus
@@ -75,7 +78,8 @@ def mine_hard_negatives(
         `scores`, the scores of the relevant text and of each negative.
 
     Raises:
-        ValueError: If `pairs` are not pairs, or an option is invalid.
+        ValueError: If `pairs` are not pairs, if an option is invalid, or if the embedder does not
+            compute one vector for each text.
 
     Example:
 
@@ -95,7 +99,8 @@ def mine_hard_negatives(
     queries, positives = (
         [as_string(text) for text in columns[name]] for name in ("text", "text_pair")
     )
-    documents = list(dict.fromkeys([*map(as_string, corpus or ()), *positives]))
+    corpus_texts = [] if corpus is None else single_texts(materialize(corpus))
+    documents = list(dict.fromkeys([*corpus_texts, *positives]))
     positions = {text: index for index, text in enumerate(documents)}
     relevant: dict[str, list[int]] = {}
     for query, positive in zip(queries, positives, strict=True):
@@ -112,22 +117,25 @@ def mine_hard_negatives(
             f"Received: {range_max}"
         )
     options: dict[str, Any] = {"batch_size": batch_size, "verbose": verbose}
-    document_vectors = _unit(embedder.embed_documents(documents, **options))
     query_vectors = _unit(embedder.embed_queries(list(relevant), **options))
+    document_vectors = _unit(embedder.embed_documents(documents, **options))
     random = np.random.default_rng(seed)
     found: dict[str, tuple[dict[int, float], list[int], list[float]]] = {}
+    chunk_size = max(1, _SCORES_AT_A_TIME // max(1, len(documents)))
     for index, (query, own) in enumerate(relevant.items()):
-        if index % _QUERIES_SCORED == 0:
-            chunk = query_vectors[index : index + _QUERIES_SCORED]
+        if index % chunk_size == 0:
+            chunk = query_vectors[index : index + chunk_size]
             all_scores = chunk @ document_vectors.T
-        scores = all_scores[index % _QUERIES_SCORED]
-        candidates = np.argsort(-scores, kind="stable")[: range_max + most_relevant]
+        scores = all_scores[index % chunk_size]
+        # The query's own text may also be in the corpus.
+        excluded = [*own, positions.get(query, own[0])]
+        candidates = _largest(scores, range_max + most_relevant + (query in positions))
         scores, own_scores = scores[candidates], scores[own]
-        if cross_encoder is not None and guards.are_given:
+        if cross_encoder is not None:
             texts = [documents[number] for number in (*candidates, *own)]
             scores = _rescore(cross_encoder, query, texts, batch_size)
             scores, own_scores = scores[: len(candidates)], scores[len(candidates) :]
-        keeps = ~np.isin(candidates, own) & guards.keep(scores, own_scores.min())
+        keeps = ~np.isin(candidates, excluded) & guards.keep(scores, own_scores.min())
         # If the cross-encoder has another order, it decides.
         order = np.argsort(np.where(keeps, -scores, np.inf), kind="stable")[range_min:range_max]
         order = order[keeps[order]]
@@ -163,11 +171,6 @@ class _Guards:
             absolute_margin=self.absolute_margin, relative_margin=self.relative_margin
         )
 
-    @property
-    def are_given(self) -> bool:
-        """Whether any option is given."""
-        return any(value is not None for value in dataclasses.astuple(self))
-
     def may_drop(self, cross_encoder: Any) -> bool:
         """Whether more candidates than negatives are needed."""
         others = (self.max_score, self.absolute_margin, self.relative_margin)
@@ -190,7 +193,22 @@ class _Guards:
         return keeps
 
 
+def _largest(scores: Array, count: int) -> Array:
+    """Returns the indices of the largest scores, in descending order of the scores."""
+    if count < len(scores):
+        indices = np.sort(np.argpartition(-scores, count)[:count])
+    else:
+        indices = np.arange(len(scores))
+    return np.asarray(indices[np.argsort(-scores[indices], kind="stable")])
+
+
 def _unit(vectors: Any) -> Array:
+    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2:
+        raise ValueError(
+            "embedder must compute one dense vector for each text, like a TextEmbedder or "
+            f"StaticEmbedder. Received: embeddings of type {type(vectors).__name__}"
+            f"{f' and shape {vectors.shape}' if hasattr(vectors, 'shape') else ''}"
+        )
     vectors = np.asarray(vectors, "float32")
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(norms, 1e-12))

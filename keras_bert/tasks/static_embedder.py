@@ -38,6 +38,8 @@ _ST_CONFIG, _ST_DIRECTORY = "config_sentence_transformers.json", "0_StaticEmbedd
 _MODEL_TYPE = "model2vec"
 # model2vec truncates texts to this length if the config has none.
 _MAX_LENGTH = 512
+# `distill` keeps at most this number of dimensions by default.
+_DIMENSIONS = 256
 # Like model2vec, `distill` has no vectors for BERT's unused tokens.
 _UNUSED = re.compile(r"\[unused\d+\]")
 # Texts that `embed` gathers vectors for at a time, and tokens that `distill` encodes at a time
@@ -114,7 +116,7 @@ class StaticEmbedder:
     def distill(
         cls,
         embedder: Any,
-        dimensions: int | None = 256,
+        dimensions: int | None = None,
         *,
         sif_coefficient: float | None = 1e-4,
         batch_size: int = 256,
@@ -131,7 +133,8 @@ class StaticEmbedder:
         Args:
             embedder: A `TextEmbedder`, or another task with a preprocessor. Its prompts, pooling
                 and maximum length are not used.
-            dimensions: Number of dimensions to keep. `None` keeps all dimensions.
+            dimensions: Number of dimensions to keep. Defaults to 256, or all dimensions of the
+                encoder if it has fewer.
             sif_coefficient: The weight of a token is `a / (a + p)`, where `a` is this coefficient
                 and `p` is the token's probability. `None` weights all tokens equally.
             batch_size: Number of tokens per batch of the encoder.
@@ -178,7 +181,7 @@ class StaticEmbedder:
                 outputs = np.asarray(outputs["sequence_output"], "float32")
                 vectors[start : start + len(part)] = outputs.mean(axis=1)
                 progress_bar.update(len(part))
-        vectors = _principal_components(vectors, dimensions or largest)
+        vectors = _principal_components(vectors, dimensions or min(_DIMENSIONS, largest))
         if sif_coefficient is not None:
             vectors *= _zipf_weights(len(vectors), sif_coefficient)[:, np.newaxis]
         return cls(content, vectors, sequence_length=sequence_length)
@@ -282,7 +285,7 @@ class StaticEmbedder:
                 ],
             )
 
-    def embed(self, x: Any, verbose: int = 0) -> Array:
+    def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Array:
         """Computes the embeddings of texts.
 
         Unknown tokens are left out. The embedding of a text without other tokens is 0.
@@ -290,6 +293,7 @@ class StaticEmbedder:
         Args:
             x: A string or a list of strings, in any form that `TextEmbedder.embed` accepts, except
                 a `tf.data.Dataset`.
+            batch_size: Not used. It exists because `TextEmbedder.embed` has it.
             verbose: 0 or 1. With 1, it shows a progress bar.
 
         Returns:
@@ -318,13 +322,15 @@ class StaticEmbedder:
             embeddings = unit_rows(embeddings)
         return embeddings[0] if isinstance(x, str) else embeddings
 
-    def embed_queries(self, x: Any, verbose: int = 0) -> Array:
+    def embed_queries(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Array:
         """Computes the embeddings of queries, the same as for other texts. See `embed`."""
-        return self.embed(x, verbose)
+        return self.embed(x, batch_size, verbose)
 
-    def embed_documents(self, x: Any, verbose: int = 0) -> Array:
+    def embed_documents(
+        self, x: Any, batch_size: int | None = None, verbose: int | str = 0
+    ) -> Array:
         """Computes the embeddings of documents, the same as for other texts. See `embed`."""
-        return self.embed(x, verbose)
+        return self.embed(x, batch_size, verbose)
 
     def _means(self, texts: list[str]) -> Array:
         """Returns the mean vector of each text's tokens, `(texts, dimensions)`."""

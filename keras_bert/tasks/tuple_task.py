@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Rows
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
-from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.adapters.texts import TextAdapter, is_text
 from keras_bert.data.adapters.tuples import PrebatchedTuples, TextTupleAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
@@ -222,6 +223,11 @@ class TupleTask(PromptedTask):
         return isinstance(self._loss, TupleLoss) or compares_scores(self._loss)
 
     @property
+    def _loss_outputs(self) -> Any:
+        # A loss of tuples has a value for each tuple, even if texts have a vector for each token.
+        return keras.KerasTensor((None, 1)) if self._learns_tuples else self.output
+
+    @property
     def needs_labels(self) -> bool:  # type: ignore[override]
         """Whether training and evaluation on text require labels."""
         return not getattr(self._loss, "has_id_targets", False)
@@ -262,6 +268,17 @@ class TupleTask(PromptedTask):
                 "Received: pairs of texts. For pairs and tuples, compile with a loss such as "
                 "InBatchNegatives."
             )
+        if not self._learns_tuples and self._adds_prompts:
+            raise ValueError(
+                f"add_prompts must be False for the loss {name}, which learns single texts. "
+                "Received: True. Add the prompt to each text."
+            )
+        if self._learns_tuples and y is not None and is_text(y):
+            raise ValueError(
+                "y must be None or scores. Received: texts. Pass the columns of tuples as one "
+                "argument x, for example fit((queries, documents)) and "
+                "validation_data=((queries, documents), None)."
+            )
         rows = super()._read(x, y, sample_weight, options)
         if not self._learns_tuples or not isinstance(rows, TextAdapter):
             return rows
@@ -269,38 +286,63 @@ class TupleTask(PromptedTask):
             raise ValueError(
                 f"x must be {TextTupleAdapter.forms}, for the loss {name}. Received: single texts"
             )
-        has_negatives = "negatives" in rows.columns
+        return rows
+
+    def _check_tuples(
+        self,
+        columns: Mapping[str, Any],
+        is_first: bool = True,
+        *,
+        training: bool,
+        batch_size: int | None = None,
+    ) -> None:
+        """Checks that tuples fit the loss.
+
+        Args:
+            columns: All tuples in memory, or the tuples in a batch.
+            is_first: Whether the tuples are in memory or in the first batch. Later batches may have
+                no negatives or a single pair.
+            training: Whether the tuples are for training.
+            batch_size: Maximum number of these tuples in a batch. Defaults to all of them.
+        """
+        loss = self._part_loss
+        name = type(loss).__name__
+        has_negatives = any(map(len, columns.get("negatives") or ()))
         if has_negatives and getattr(loss, "needs_pairs", False):
             raise ValueError(
                 f"x must be pairs of texts for the loss {name}. Received: tuples with hard "
                 "negatives"
             )
-        needs_negatives = compares_scores(loss) or getattr(loss, "needs_negatives", False)
-        if needs_negatives and not has_negatives:
+        if has_negatives or not is_first:
+            return
+        if compares_scores(loss) or getattr(loss, "needs_negatives", False):
             raise ValueError(
                 f"x must have hard negatives for the loss {name}. Received: pairs of texts. Pass "
                 '(query, relevant text, hard negative) tuples, or a dict with "negatives".'
             )
-        return rows
+        size = min(len(columns["text"]), batch_size or len(columns["text"]))
+        if training and size < 2 and not self.needs_labels:
+            raise ValueError(
+                "A batch must have two or more pairs, because the second texts of the other pairs "
+                f"are the negatives. Received: {size}"
+            )
 
     def _packed_batches(
         self, rows: InputAdapter, options: BatchOptions, preprocessor: Any
     ) -> Batches:
         if isinstance(rows, TextDatasetAdapter) and rows.rules is not None and self._learns_tuples:
-            return PrebatchedTuples(rows, preprocessor, options, self._tuple_options())
+            return PrebatchedTuples(
+                rows,
+                preprocessor,
+                options,
+                self._tuple_options(),
+                functools.partial(self._check_tuples, training=options.training),
+            )
         if not isinstance(rows, TextTupleAdapter):
             return super()._packed_batches(rows, options, preprocessor)
-        size = min(len(rows), options.rows_in_batch)
-        if (
-            options.training
-            and size < 2
-            and rows.labels is None
-            and "negatives" not in rows.columns
-        ):
-            raise ValueError(
-                "A batch must have two or more pairs, because the second texts of the other pairs "
-                f"are the negatives. Received: {size}"
-            )
+        self._check_tuples(
+            rows.columns, training=options.training, batch_size=options.rows_in_batch
+        )
         rows = dataclasses.replace(rows, options=self._tuple_options())
         return super()._packed_batches(rows, options, preprocessor)
 

@@ -109,6 +109,28 @@ def test_random_negatives_are_among_the_candidates():
     assert rows["negatives"] != [row[:4] for row in top["negatives"]]
 
 
+def test_query_is_not_its_own_negative():
+    texts = pytest.importorskip("pandas").Series([*TEXTS, *QUERIES])
+    options = {"cross_encoder": CrossEncoder(), "num_negatives": 4}
+    rows = keras_bert.mine_hard_negatives(EMBEDDER, PAIRS, texts, **options)
+    for query, positive, negatives, scores in zip(*rows.values(), strict=True):
+        assert query not in negatives
+        expected = [score(query, text) for text in (positive, *negatives)]
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_scores_are_computed_in_chunks(monkeypatch):
+    expected = keras_bert.mine_hard_negatives(EMBEDDER, PAIRS, TEXTS)
+    monkeypatch.setattr("keras_bert.tasks.hard_negatives._SCORES_AT_A_TIME", 3 * len(TEXTS))
+    assert keras_bert.mine_hard_negatives(EMBEDDER, PAIRS, TEXTS) == expected
+
+
+def test_embedder_of_token_vectors_raises():
+    embedder = types.SimpleNamespace(embed_queries=lambda texts, **_: [embed(texts)])
+    with pytest.raises(ValueError, match="one dense vector for each text"):
+        keras_bert.mine_hard_negatives(embedder, PAIRS)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

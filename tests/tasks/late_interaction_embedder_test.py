@@ -267,6 +267,19 @@ def test_fit_learns_pairs():
         learning.fit(TUPLES)
 
 
+def test_micro_batches_have_the_same_update():
+    """Regression: the divisor was the number of texts instead of tuples."""
+    scores = [[3.0, 1.0], [2.0, 2.5], [0.0, 4.0], [1.0, 0.0]]
+    updated = []
+    for size, steps in ((4, None), (2, 2)):
+        learning = LateInteractionEmbedder.from_preset(PYLATE / "model", encoder_dropout=0.0)
+        optimizer = keras.optimizers.SGD(1.0, gradient_accumulation_steps=steps)
+        learning.compile(optimizer, SoftTargetDivergence(temperature=1.0))
+        learning.fit([*TUPLES, TUPLES[0]], scores, batch_size=size, verbose=0)
+        updated.append(keras.ops.convert_to_numpy(learning.head.dense.kernel))
+    np.testing.assert_allclose(*updated, atol=1e-5)
+
+
 def test_export_raises(embedder, tmp_path):
     with pytest.raises(ExportError, match="cannot be exported"):
         embedder.export(tmp_path)

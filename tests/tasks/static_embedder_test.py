@@ -70,6 +70,13 @@ def test_token_vectors_are_weighted_principal_components(embedder, static):
     )
 
 
+def test_default_dimensions_fit_the_encoder(embedder):
+    static = StaticEmbedder.distill(embedder)
+    assert static.vectors.shape == (len(KEPT), 8)
+    rows = keras_bert.mine_hard_negatives(static, [("a cat", "cat"), ("a dog", "dog")])
+    assert rows["negatives"] == [["dog"], ["cat"]]
+
+
 def test_model2vec_directory(static, tmp_path):
     static.save_to_preset(tmp_path)
     embeddings = static.embed(TEXTS)

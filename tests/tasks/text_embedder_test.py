@@ -12,6 +12,9 @@ pytestmark = pytest.mark.on_torch
 from keras_bert import Backbone, TextEmbedder, checkpoints, load_model  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.data.adapters.tuples import tuple_columns  # noqa: E402
+from keras_bert.data.loader import Batch  # noqa: E402
+from keras_bert.data.tuples import distinct_texts  # noqa: E402
 from keras_bert.losses import (  # noqa: E402
     CosineSimilarityLoss,
     InBatchNegatives,
@@ -88,6 +91,12 @@ def test_embed_keeps_the_order():
         ([("a", "b"), ("a",)], None, "Row 1 must be a pair of texts. Received: 1 texts"),
         ([("a", "b", "a"), ("a", "b", 3)], None, "The negatives of row 1 must be texts"),
         ((["a", "b"], ["a", "b"], ["a"]), None, "All columns must have the same length"),
+        (["a", "b"], ["a", "b"], "y must be None or scores. Received: texts"),
+        (
+            {"text": ["a"], "text_pair": ["b"], "negatives": [3]},
+            None,
+            r"The negatives of row 0 must be a text or a list of texts\. Received: 3",
+        ),
     ],
 )
 def test_invalid_training_data_raises(x, y, message):
@@ -111,6 +120,48 @@ def test_data_that_does_not_fit_the_loss_raises(loss, x, y, message):
     embedder.compile("sgd", loss)
     with pytest.raises(ValueError, match=message):
         embedder.fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch", "message"),
+    [
+        (TripletLoss(), [("a", "b"), ("b", "a")], "Batch 0 .* must have hard negatives"),
+        (MarginMSELoss(), ([("a", "b")], [[1.0]]), "Batch 0 .* must have hard negatives"),
+        (CosineSimilarityLoss(), ([("a", "b", "green")], [1]), "must be pairs of texts for the"),
+        (InBatchNegatives(), [("a", "b")], r"two or more pairs, because .* Received: 1"),
+    ],
+)
+def test_batches_that_do_not_fit_the_loss_raise(loss, batch, message):
+    embedder = make_embedder()
+    embedder.compile("sgd", loss)
+    with pytest.raises(ValueError, match=message):
+        embedder.fit((batch for _ in range(1)), verbose=0)
+    if isinstance(loss, TripletLoss):
+        x = {"text": ["a"], "text_pair": ["b"], "negatives": [[]]}
+        with pytest.raises(ValueError, match="hard negatives"):
+            embedder.fit(x)
+
+
+def test_batches_are_lists_of_tuples():
+    """Regression: a list of tuples was read as columns."""
+    data = pytest.importorskip("torch.utils.data")
+    embedder = make_embedder()
+    embedder.compile("sgd")
+    for count in (2, 4):
+        rows = TUPLES[:2] if count == 2 else [row[:2] for row in TUPLES]
+        expected = embedder.evaluate(rows, verbose=0)
+        columns = {name: [row[index] for row in rows] for index, name in enumerate(COLUMNS)}
+        table = {**columns, "negatives": [list(row[2:]) for row in rows], "label": [5] * count}
+        for batch in (rows, list(map(list, rows)), table):
+            assert embedder.evaluate((x for x in [batch]), steps=1, verbose=0) == pytest.approx(
+                expected
+            )
+        loader = data.DataLoader(rows, batch_size=count, collate_fn=list)
+        assert embedder.evaluate(loader, verbose=0) == pytest.approx(expected)
+    rows = [(*row[:2], "blue", "red") for row in TUPLES]
+    loader = data.DataLoader(rows, batch_size=4)  # It yields four columns.
+    expected = embedder.evaluate(rows, verbose=0)
+    assert embedder.evaluate(loader, verbose=0) == pytest.approx(expected)
 
 
 @pytest.mark.on_each_backend
@@ -141,6 +192,7 @@ TUPLES = [
 def test_tuples_may_have_any_number_of_negatives():
     embedder = make_embedder()
     embedder.compile("sgd")
+    weights = embedder.get_weights()
     loss = embedder.evaluate(TUPLES, verbose=0)
     vectors = [embedder.embed(list(texts)) for texts in TUPLES]
     queries, candidates = (
@@ -154,6 +206,10 @@ def test_tuples_may_have_any_number_of_negatives():
     table = {**columns, "negatives": [list(row[2:]) for row in TUPLES]}
     generator = (batch for batch in [table])
     assert embedder.evaluate(generator, steps=1, verbose=0) == pytest.approx(loss, rel=1e-5)
+    # On TensorFlow, batches with different numbers of texts need a shape that fits all.
+    batches = [TUPLES[1:3], [(*row, "red") for row in TUPLES], TUPLES[:2]]
+    embedder.fit((batch for batch in batches), steps_per_epoch=3, verbose=0)
+    embedder.set_weights(weights)
     history = embedder.fit(table, batch_size=4, epochs=2, verbose=0).history
     assert history["loss"][0] == pytest.approx(loss, rel=1e-3)
     assert history["loss"][1] < loss
@@ -221,6 +277,9 @@ def test_training_adds_prompts(include_prompt):
     assert embedder.evaluate(pairs, verbose=0) != pytest.approx(expected, rel=1e-2)
     with pytest.raises(ValueError, match="the model has no prompts for queries"):
         make_embedder().fit(pairs, add_prompts=True)
+    embedder.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="add_prompts must be False for the loss mse"):
+        embedder.fit(TEXTS, embedder.embed(TEXTS), add_prompts=True)
 
 
 def test_losses_match_sentence_transformers(tmp_path):
@@ -274,6 +333,21 @@ def test_equal_texts_are_in_different_batches():
     pairs = [(f"a {color}", color) for color in COLORS[:4] for _ in range(2)]
     batches = embedder.evaluation_batches(pairs, batch_size=4)
     assert [len(set(texts.reshape(-1).tolist())) for _, texts, _ in batches] == [8, 8]
+
+
+def test_texts_with_the_same_checksum_differ():
+    rows = [[2, 120, 840, 839, 750, 3], [2, 89, 94, 746, 769, 3]]
+    # Both rows have the same `zlib.crc32(row) >> 1`.
+    ids = np.array(rows, "int32")[:, None]
+    features = {"token_ids": ids, "padding_mask": np.ones_like(ids, "bool")}
+    converted, _, _ = distinct_texts(Batch(features, np.arange(2), None, {}))
+    index = converted["rows_of_tuples"][:, 0]
+    np.testing.assert_array_equal(converted["token_ids"][index], rows)
+
+
+def test_missing_negatives_are_left_out():
+    rows = {"text": ["a"] * 3, "text_pair": ["b"] * 3, "negatives": ["c", float("nan"), None]}
+    assert tuple_columns(rows)["negatives"] == [["c"], [], []]
 
 
 def test_training_on_scored_pairs():

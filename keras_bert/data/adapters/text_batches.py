@@ -167,7 +167,7 @@ def open_batched_text(x: Any) -> Any:
         if x.num_batches != 0 and _is_text(first := x[0], type(x).__name__):
             return _PyDatasetText(first, x)
     elif _is_a(x, "DataLoader", "torch.utils.data"):
-        readings = Readings(lambda: x)
+        readings = Readings(lambda: map(_as_columns, x) if _collates_columns(x) else x)
         first = _example(x) if hasattr(x.dataset, "__len__") else readings.first()
         if first is not None and _is_text(first, "DataLoader"):
             return _DataLoaderText(first, readings, x)
@@ -184,7 +184,20 @@ def _example(loader: Any) -> Any:
     rows = loader.dataset
     if not len(rows):
         return None
-    return loader.collate_fn(rows[0] if loader.batch_sampler is None else [rows[0]])
+    batch = loader.collate_fn(rows[0] if loader.batch_sampler is None else [rows[0]])
+    return _as_columns(batch) if _collates_columns(loader) else batch
+
+
+def _collates_columns(loader: Any) -> bool:
+    """Returns whether a `DataLoader` collates examples to a list of columns, as it does by default.
+
+    A list of columns of texts looks like a list of examples.
+    """
+    return getattr(loader.collate_fn, "__name__", "") == "default_collate"
+
+
+def _as_columns(batch: Any) -> Any:
+    return tuple(batch) if isinstance(batch, list) and isinstance(batch[0], tuple) else batch
 
 
 def _is_text(batch: Any, source: str) -> bool:
@@ -204,13 +217,24 @@ class BatchParts(NamedTuple):
     weights: Any = None
 
 
-def split_batch(batch: Any) -> BatchParts:
-    """Splits a batch into `x`, labels and weights. Missing labels or weights are `None`."""
-    if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
-        batch = tuple(batch)  # Keras does the same.
+def split_batch(batch: Any, *, labels_may_be_texts: bool = True) -> BatchParts:
+    """Splits a batch into `x`, labels and weights. Missing labels or weights are `None`.
+
+    A list is `[x, labels, weights]`, as in Keras, unless it can only contain examples: if it has
+    more than three items or, without `labels_may_be_texts`, if each item is a list of texts.
+    """
+    is_list = isinstance(batch, list) and 0 < len(batch) <= 3
+    is_list_of_parts = is_list and not isinstance(batch[0], (str, bytes))
+    if is_list_of_parts and (labels_may_be_texts or not all(map(_is_row_of_texts, batch))):
+        batch = tuple(batch)
     if isinstance(batch, tuple) and 0 < len(batch) <= 3:
         return BatchParts(*batch)
     return BatchParts(batch, label_column(batch))
+
+
+def _is_row_of_texts(item: Any) -> bool:
+    is_row = isinstance(item, (list, tuple)) and len(item) > 0
+    return is_row and all(isinstance(text, (str, bytes)) for text in item)
 
 
 class PrebatchedText(Batches):

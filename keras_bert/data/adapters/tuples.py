@@ -25,6 +25,7 @@ from keras_bert.data.columns import (
     column_names,
     given_columns,
     is_dataset,
+    is_missing,
     one_for_each,
     validate_weights,
 )
@@ -77,7 +78,7 @@ class TextTupleAdapter(TextAdapter):
         if sample_weight is not None:
             weights = one_for_each(validate_weights(sample_weight), texts)
         rules = rules or LabelRules()
-        if (y is None) == (rules.may_be_numbers or rules.is_score):
+        if (y is None) == _needs_labels(rules):
             raise ValueError(_label_rule(rules, is_missing=y is None))
         if y is None:
             return cls(columns, None, weights)
@@ -95,7 +96,11 @@ class TextTupleAdapter(TextAdapter):
         if self.labels is None:  # Other tuples in a batch are negatives.
             columns["texts"] = examples.pairs
         return Loader(
-            RowsInMemory(examples, columns), preprocessor, options, _finish(options, self.options)
+            RowsInMemory(examples, columns),
+            preprocessor,
+            options,
+            _finish(options, self.options),
+            targets_have_length=True,
         )
 
     def prediction_batches(
@@ -114,7 +119,12 @@ class PrebatchedTuples(PrebatchedText):
     Args:
         rows: The batches, as read by `TextDatasetAdapter`.
         tuple_options: The prompts to add to the texts, and how batches are made.
+        check_columns: Raises `ValueError` if the columns of a batch do not fit the loss. Its second
+            argument is whether this is the first batch.
     """
+
+    # The tuples with most texts determine the length of the targets.
+    targets_have_length = True
 
     def __init__(
         self,
@@ -122,15 +132,21 @@ class PrebatchedTuples(PrebatchedText):
         preprocessor: Any,
         options: BatchOptions,
         tuple_options: TupleOptions,
+        check_columns: Callable[[dict[str, Any], bool], None],
     ) -> None:
         super().__init__(rows.batched_text(), preprocessor, options, None)
-        self._rules = rows.rules
+        self._rules = rows.rules or LabelRules()
+        self._check_columns = check_columns
         self._tuple_options = tuple_options
 
-    def _converted(self, number: int, batch: Any, first_row: int = 0) -> Any:
-        parts = split_batch(batch)
+    def _converted(self, number: int, batch: Any, first_row: int | None = None) -> Any:
+        x, labels, weights = split_batch(batch, labels_may_be_texts=False)
+        if x is batch and not _needs_labels(self._rules):
+            labels = None  # They are the `label` column of a table, which is not read.
         with _naming_batch(number):
-            rows = TextTupleAdapter.read(parts.x, parts.labels, parts.weights, self._rules)
+            rows = TextTupleAdapter.read(x, labels, weights, self._rules)
+            # The example of a `DataLoader` has a single row, and has no `first_row`.
+            self._check_columns(rows.columns, number == 0 and first_row is not None)
             examples = TextTupleExamples(rows.columns, self._preprocessor, self._tuple_options)
         index = np.arange(len(rows))
         sequences = examples.pack(index)
@@ -161,6 +177,10 @@ def _naming_batch(number: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"Batch {number} is invalid. {error}") from error
+
+
+def _needs_labels(rules: LabelRules) -> bool:
+    return rules.may_be_numbers or rules.is_score
 
 
 def _label_rule(rules: LabelRules, *, is_missing: bool) -> str:
@@ -233,11 +253,15 @@ def tuple_columns(x: Any) -> dict[str, Any]:
 
 def _negatives(rows: Sequence[Any]) -> list[list[Any]]:
     """Converts each row's hard negatives, a text or a list of texts, to a checked list."""
-    lists = [
-        [row] if isinstance(row, (str, bytes)) else [] if row is None else as_list(row)
-        for row in rows
-    ]
-    for index, texts in enumerate(lists):
+    lists = []
+    for index, row in enumerate(rows):
+        is_text_or_missing = isinstance(row, (str, bytes)) or is_missing(row)
+        if not is_text_or_missing and not hasattr(row, "__iter__"):
+            raise ValueError(
+                f"The negatives of row {index} must be a text or a list of texts. Received: {row!r}"
+            )
+        texts = as_list(row) if not is_text_or_missing else [] if is_missing(row) else [row]
+        lists.append(texts)
         for text in texts:
             if not isinstance(text, (str, bytes)):
                 raise ValueError(
