@@ -26,6 +26,7 @@ from keras_bert.data.columns import column_names
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
+from keras_bert.models.inputs import ROWS_OF_TUPLES
 from keras_bert.models.threads import check_process
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.object_variables import ObjectVariable
@@ -296,11 +297,13 @@ class TextPredictor(CompiledModel):
                 f"{type(x).__name__}"
             )
         options = self._options(batch_size, negative_fraction=self.negative_fraction)
-        counts = [
-            np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
-            for features, *_ in self._batches(rows, options)
-        ]
-        lengths = np.concatenate([np.zeros(0, "int64"), *counts])
+        counts = [np.zeros(0, "int64")]
+        for features, *_ in self._batches(rows, options):
+            count = np.sum(features["padding_mask"], axis=-1, dtype="int64")
+            if ROWS_OF_TUPLES in features:  # A text in multiple tuples is encoded once.
+                count = count[features[ROWS_OF_TUPLES]]
+            counts.append(count.reshape(-1))
+        lengths = np.concatenate(counts)
         return lengths[lengths > 0]  # Padding examples have length 0.
 
     # === Input to batches ===
