@@ -14,6 +14,8 @@ from keras_bert.search.terms import term_spans, terms
 
 Mode = Literal["fused", "words", "vectors"]
 MODES: tuple[Mode, ...] = ("fused", "words", "vectors")
+# The target of attributions by a re-ranker's number of classes
+_RELEVANT = {1: None, 2: 1}
 # The constant of reciprocal rank fusion in its paper
 _RANK_CONSTANT = 60
 
@@ -131,8 +133,8 @@ class Searcher:
     def explain(self, query: str, id: int) -> list[dict[str, Any]]:
         """Weighs the words of a passage by what they contribute to its rank.
 
-        With a `TextClassifier` as the re-ranker, the weights are its attributions
-        (`gradient_x_input`), and negative for words that lower its score. Otherwise, the query's
+        With a `TextClassifier` as the re-ranker, the weights are its attributions (integrated
+        gradients), and negative for words that lower its score. Otherwise, the query's
         words have the weight that BM25 gives to their rarity.
 
         Args:
@@ -160,10 +162,11 @@ class Searcher:
         """Returns the re-ranker's attributions. `None` if it has none for this input."""
         from keras_bert.insight import attributions
 
-        if not hasattr(self.reranker, "classify"):
+        classes = getattr(self.reranker, "num_classes", None)
+        if classes not in _RELEVANT:
             return None
         try:
-            words = attributions(self.reranker, (query, text), "gradient_x_input").words
+            words = attributions(self.reranker, (query, text), target=_RELEVANT[classes]).words
         except ValueError:  # The text is longer than the re-ranker's inputs.
             return None
         names = ("start", "end", "score")
