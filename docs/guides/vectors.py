@@ -186,10 +186,10 @@ print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")
 #
 # Some of the documents found are relevant, although no pair says so. `relative_margin=0.05` drops documents that score nearly as high as the
 # relevant text. There are also `absolute_margin`, `max_score`, `min_score` and `range_min`, and `cross_encoder` scores with a re-ranker. Pairs
-# with too few documents left have fewer negatives. The options and results match `mine_hard_negatives` of sentence-transformers.
+# with too few documents left have fewer negatives. The query's own text is never a negative. The options and results match `mine_hard_negatives` of sentence-transformers.
 #
 # If you already have negatives, pass tuples `(query, relevant text, negative, …)`, or a table with the columns `text`, `text_pair` and
-# `negatives`. Batches of them can also come from a generator or a `tf.data.Dataset`.
+# `negatives`. Batches of them can also come from a generator or a `tf.data.Dataset`. A batch is a list of tuples or a table.
 #
 # ## Large batches
 #
