@@ -12,6 +12,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.adapters.tuples import tuple_columns
+from keras_bert.data.arrays import unit_rows
 from keras_bert.data.columns import as_string, materialize
 
 Array = np.ndarray[Any, Any]
@@ -209,9 +210,7 @@ def _unit(vectors: Any) -> Array:
             f"StaticEmbedder. Received: embeddings of type {type(vectors).__name__}"
             f"{f' and shape {vectors.shape}' if hasattr(vectors, 'shape') else ''}"
         )
-    vectors = np.asarray(vectors, "float32")
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12))
+    return unit_rows(np.asarray(vectors, "float32"))
 
 
 def _rescore(cross_encoder: Any, query: str, texts: Sequence[str], batch_size: int | None) -> Array:

@@ -205,12 +205,6 @@ class LateInteractionEmbedder(TupleTask):
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives(scale=1.0)
 
-    def _default_metrics(self) -> None:
-        return None
-
-    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
-        return metric  # The outputs are not logits.
-
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         if not isinstance(self._loss, InBatchNegatives) and not compares_scores(self._loss):
             raise ValueError(

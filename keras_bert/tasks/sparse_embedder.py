@@ -147,12 +147,6 @@ class SparseEmbedder(TupleTask):
     def _default_loss(self) -> keras.losses.Loss:
         return SpladeLoss()
 
-    def _default_metrics(self) -> None:
-        return None
-
-    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
-        return metric  # The outputs are not logits of classes.
-
     @warn_if_truncated
     def embed(
         self,

@@ -203,12 +203,6 @@ class TextEmbedder(TupleTask):
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives()
 
-    def _default_metrics(self) -> None:
-        return None
-
-    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
-        return metric  # The outputs are not logits.
-
     @warn_if_truncated
     def embed(
         self,

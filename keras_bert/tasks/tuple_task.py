@@ -115,6 +115,12 @@ class TupleTask(PromptedTask):
 
     # === Training ===
 
+    def _default_metrics(self) -> None:
+        return None
+
+    def _compiled_metric(self, metric: Any, loss: Any, num_classes: int | None) -> Any:
+        return metric  # The outputs are not logits of classes.
+
     @warn_if_truncated
     def fit(
         self,

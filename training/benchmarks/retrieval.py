@@ -25,6 +25,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert import atomic, minilm
+from keras_bert.data import max_similarities
 from keras_bert.search import Document, Searcher, SearchIndex
 from keras_bert.search.searching import Mode
 from keras_bert.tables import markdown_table
@@ -180,16 +181,15 @@ def _max_sim(embedder: Any) -> Build:
     """Ranks by late interaction with the token vectors of all documents, in float16."""
 
     def build(documents: Documents) -> tuple[Search, int]:
-        parts = embedder.embed_documents(list(documents.values()))
-        starts = np.cumsum([0, *map(len, parts[:-1])])
-        vectors = np.concatenate(parts).astype("float16")
+        vectors = [
+            part.astype("float16") for part in embedder.embed_documents([*documents.values()])
+        ]
 
         def search(query: str) -> Scored:
-            # (document tokens, query tokens) -> (documents, query tokens) -> (documents,)
-            products = vectors.astype("float32") @ embedder.embed_queries([query])[0].T
-            return _best(documents, np.maximum.reduceat(products, starts).sum(axis=1))
+            (query_vectors,) = embedder.embed_queries([query])
+            return _best(documents, max_similarities(query_vectors, vectors))
 
-        return search, vectors.nbytes
+        return search, sum(part.nbytes for part in vectors)
 
     return build
 
