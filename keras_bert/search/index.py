@@ -382,7 +382,7 @@ class SearchIndex:
         words = dict.fromkeys(terms(query))
         if not words:
             return []
-        count = min(count, len(self))
+        count = min(count, self._newest())
         with self._lock:
             return self._words.search(self._connection, words, count) if count else []
 
@@ -407,7 +407,7 @@ class SearchIndex:
             The numbers and cosine similarities of passages, in descending order of similarity.
         """
         vector = unit_rows(self.embedder.embed_queries([query]))[0]
-        count = min(count, len(self))
+        count = min(count, self._newest())
         if not count or not vector.any():  # A static embedder may know none of the words.
             return []
         with self._lock:
@@ -430,6 +430,12 @@ class SearchIndex:
                     page = int(np.searchsorted(starts, start, "right")) if starts else None
                     found[number] = Passage(number, name, title, text[start:stop], start, page)
         return [found[number] for number in numbers if number in found]
+
+    def _newest(self) -> int:
+        """Returns the largest number of a passage. Counting passages would read a whole index."""
+        with self._lock:
+            (newest,) = self._connection.execute("SELECT max(id) FROM passages").fetchone()
+        return newest or 0
 
     def _setting(self, name: str) -> Any:
         return self._connection.execute(
