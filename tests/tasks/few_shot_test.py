@@ -63,10 +63,10 @@ def classifier():
 @pytest.mark.on_tensorflow
 def test_few_shot_learns_from_eight_texts_per_class(classifier):
     texts, labels = make_rows("test", 40)
-    assert accuracy(classifier, texts, labels) > 0.9
+    assert accuracy(classifier, texts, labels) > 0.8
     head_only = make_classifier(top_layers=[SentencePooling(normalize=False)])
     head_only.fit_few_shot(*make_rows("train"), epochs=0)
-    assert accuracy(head_only, texts, labels) < 0.8
+    assert accuracy(head_only, texts, labels) < 0.75
 
 
 def test_few_shot_classifier_can_be_saved(classifier, tmp_path):
