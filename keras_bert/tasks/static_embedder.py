@@ -15,6 +15,12 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.checkpoints import CheckpointError, hub
 from keras_bert.checkpoints.directories import checkpoint_errors, read_json, replaced_files
+from keras_bert.checkpoints.sentence_transformers import (
+    MODULES_FILE,
+    Module,
+    listed_modules,
+    write_modules,
+)
 from keras_bert.checkpoints.tensors import open_safetensors, write_safetensors
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.arrays import unit_rows
@@ -33,9 +39,9 @@ from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 Array = np.ndarray[Any, Any]
 
-_CONFIG, _WEIGHTS, _MODULES = "config.json", "model.safetensors", "modules.json"
-_ST_CONFIG, _ST_DIRECTORY = "config_sentence_transformers.json", "0_StaticEmbedding"
+_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _MODEL_TYPE = "model2vec"
+_STATIC, _NORMALIZE = "StaticEmbedding", "Normalize"
 # model2vec truncates texts to this length if the config has none.
 _MAX_LENGTH = 512
 # `distill` keeps at most this number of dimensions by default.
@@ -191,8 +197,8 @@ class StaticEmbedder:
         """Returns whether a directory, or a model on the Hub, contains static embeddings."""
         directory = _directory(preset)
         path = directory / _CONFIG
-        is_static = path.exists() and read_json(path).get("model_type") == _MODEL_TYPE
-        return is_static or (directory / _ST_DIRECTORY).exists()
+        is_own = path.exists() and read_json(path).get("model_type") == _MODEL_TYPE
+        return is_own or any(module.name == _STATIC for module in _modules(directory))
 
     @classmethod
     def from_preset(cls, preset: str | os.PathLike[str], *, sequence_length: int = 256) -> Self:
@@ -214,16 +220,16 @@ class StaticEmbedder:
             keras_bert.checkpoints.CheckpointError: If a file is missing or invalid.
         """
         directory = _directory(preset)
-        nested = directory / _ST_DIRECTORY
         if not cls.is_preset(directory):
             raise CheckpointError(
                 f"{directory} must contain static embeddings: a config.json with the model_type "
-                f"{_MODEL_TYPE!r}, or {_ST_DIRECTORY}. Load other checkpoints as a TextEmbedder, "
-                "and distill it."
+                f"{_MODEL_TYPE!r}, or a modules.json with the module {_STATIC}. Load other "
+                "checkpoints as a TextEmbedder, and distill it."
             )
-        files = nested if nested.exists() else directory
+        paths = {module.name: module.path for module in _modules(directory)}
+        files = paths.get(_STATIC, directory)
         is_own = (directory / _CONFIG).exists() and files == directory
-        fields = read_json(directory / (_CONFIG if is_own else _ST_CONFIG))
+        fields = read_json(directory / _CONFIG) if is_own else {"normalize": _NORMALIZE in paths}
         with checkpoint_errors():
             tokenizer = read_text(files / TOKENIZER_FILE)
         name = "embeddings" if is_own else "embedding.weight"
@@ -265,24 +271,15 @@ class StaticEmbedder:
             "normalize": self.normalize,
             "embedding_dtype": "float32",
         }
-        modules = [("StaticEmbedding", "."), ("Normalize", "1_Normalize")]
-        modules = modules[: 1 + self.normalize]
-        owned = (_CONFIG, _WEIGHTS, _MODULES, TOKENIZER_FILE)
+        modules = {".": _STATIC} | ({"1_Normalize": _NORMALIZE} if self.normalize else {})
+        owned = (_CONFIG, _WEIGHTS, MODULES_FILE, TOKENIZER_FILE)
         with replaced_files(preset_dir, owned=owned) as temporary:
             write_safetensors(temporary / _WEIGHTS, {"embeddings": self.vectors})
             (temporary / TOKENIZER_FILE).write_text(self._tokenizer_json, "utf-8")
             write_json(temporary / _CONFIG, config)
-            write_json(
-                temporary / _MODULES,
-                [
-                    {
-                        "idx": index,
-                        "name": str(index),
-                        "path": path,
-                        "type": f"sentence_transformers.models.{name}",
-                    }
-                    for index, (name, path) in enumerate(modules)
-                ],
+            write_modules(
+                temporary,
+                {path: f"sentence_transformers.models.{name}" for path, name in modules.items()},
             )
 
     def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Array:
@@ -376,6 +373,11 @@ def _zipf_weights(size: int, coefficient: float) -> Array:
     """Returns the SIF weight of each token, if the frequency of the n-th token is `1 / (n + 1)`."""
     frequencies = 1 / np.arange(2, size + 2)
     return np.asarray(coefficient / (coefficient + frequencies / frequencies.sum()), "float32")
+
+
+def _modules(directory: Path) -> list[Module]:
+    path = directory / MODULES_FILE
+    return listed_modules(path) if path.exists() else []
 
 
 def _directory(preset: str | os.PathLike[str]) -> Path:

@@ -124,6 +124,10 @@ class TupleTask(PromptedTask):
     @warn_if_truncated
     def fit(
         self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
         *args: Any,
         mini_batch_size: int | None = None,
         add_prompts: bool = False,
@@ -132,6 +136,12 @@ class TupleTask(PromptedTask):
         """Trains the model like the `fit` of other tasks, with two more options.
 
         Args:
+            x: Tuples of texts, in any form that `TextClassifier.fit` accepts: a query, a relevant
+                text and any number of hard negatives. A dict has them in `text`, `text_pair` and
+                `negatives`. For a loss that compares each output with `y`, single texts.
+            y: Scores, one for each tuple or for each candidate. Most losses need none.
+            batch_size: Number of tuples per batch. Defaults to 32.
+            epochs: See `keras.Model.fit`.
             *args: See `TextClassifier.fit`.
             mini_batch_size: Number of texts to encode at a time, so that a large batch fits in
                 memory (GradCache). The loss still compares all texts of the batch, and the
@@ -162,24 +172,36 @@ class TupleTask(PromptedTask):
         if mini_batch_size is not None:
             self._check_mini_batches(mini_batch_size)
         with self._tuple_arguments(mini_batch_size, add_prompts):
-            return super().fit(*args, **kwargs)
+            return super().fit(x, y, batch_size, epochs, *args, **kwargs)
 
     @warn_if_truncated
-    def evaluate(self, *args: Any, add_prompts: bool = False, **kwargs: Any) -> Any:
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        *args: Any,
+        add_prompts: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Evaluates the model like the `evaluate` of other tasks, optionally with prompts.
 
         Args:
+            x: See `fit`.
+            y: See `fit`.
+            batch_size: Number of tuples per batch. Defaults to 32.
             *args: See `TextClassifier.evaluate`.
-            add_prompts: See `fit`.
+            add_prompts: See `fit`. Defaults to the value of a running `fit`, for its validation and
+                callbacks. Otherwise defaults to `False`.
             **kwargs: See `TextClassifier.evaluate`.
 
         Returns:
             The loss and the metrics, see `keras.Model.evaluate`.
         """
-        if not add_prompts:  # The validation of `fit` has the prompts of `fit`.
-            return super().evaluate(*args, **kwargs)
+        if add_prompts is None:
+            add_prompts = self._adds_prompts
         with self._tuple_arguments(self._mini_batch_size, add_prompts):
-            return super().evaluate(*args, **kwargs)
+            return super().evaluate(x, y, batch_size, *args, **kwargs)
 
     def _check_mini_batches(self, size: int) -> None:
         devices = max(self._num_replicas(), distribution.num_devices())

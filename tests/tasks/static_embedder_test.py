@@ -13,6 +13,7 @@ pytestmark = pytest.mark.on_torch
 import keras_bert  # noqa: E402
 from keras_bert import StaticEmbedder, TextEmbedder  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.checkpoints.sentence_transformers import write_modules  # noqa: E402
 from keras_bert.search import Document, Searcher, SearchIndex  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
@@ -111,15 +112,20 @@ def test_quantized_model2vec_vocabulary_is_read(static, tmp_path):
     np.testing.assert_allclose(embedding, vectors[ids].mean(axis=0), rtol=1e-5)
 
 
-def test_sentence_transformers_directory_is_read(static, tmp_path):
-    static.save_to_preset(tmp_path / "0_StaticEmbedding")
-    save_file(
-        {"embedding.weight": static.vectors}, tmp_path / "0_StaticEmbedding/model.safetensors"
-    )
-    (tmp_path / "config_sentence_transformers.json").write_text("{}")
-    loaded = StaticEmbedder.from_preset(tmp_path)
+@pytest.mark.parametrize("path", ["", "0_StaticEmbedding"])
+def test_sentence_transformers_directory_is_read(path, static, tmp_path):
+    """Version 6 writes the module to the root. Version 3 writes it to a directory."""
+    static.save_to_preset(tmp_path / path)
+    (tmp_path / path / "config.json").unlink()
+    save_file({"embedding.weight": static.vectors}, tmp_path / path / "model.safetensors")
+    write_modules(tmp_path, {path: "sentence_transformers.models.StaticEmbedding"})
     expected = static.vectors[[KEPT.index("a"), KEPT.index("cat")]].mean(axis=0)
-    np.testing.assert_allclose(loaded.embed(["a cat"])[0], expected, atol=1e-6)
+    embedding = StaticEmbedder.from_preset(tmp_path).embed("a cat")
+    np.testing.assert_allclose(embedding, expected, atol=1e-6)
+    modules = {path: "x.StaticEmbedding", "1_Normalize": "x.Normalize"}
+    write_modules(tmp_path, modules)
+    embedding = StaticEmbedder.from_preset(tmp_path).embed("a cat")
+    np.testing.assert_allclose(embedding, expected / np.linalg.norm(expected), atol=1e-6)
 
 
 def test_search_index(static, tmp_path):
