@@ -42,8 +42,9 @@ SCORED_ROWS = 64
 # Fields of the encoder's config that a run's results include
 ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
 
-# The number of epochs is chosen so that training sees at least _ROWS_SEEN examples.
-_ROWS_SEEN = 8_000
+# The number of epochs is chosen so that training sees at least this number of examples, and of
+# examples per class.
+_ROWS_SEEN, _ROWS_SEEN_PER_CLASS = 8_000, 500
 _MAX_EPOCHS = 20
 _MIN_EPOCHS = 3
 
@@ -176,15 +177,18 @@ class LabeledFilesConfig(TextFileOptions, FineTuningConfig):
 Config = TypeVar("Config", bound=LabeledFilesConfig)
 
 
-def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]:
+def default_hyperparameters(
+    num_rows: int, hidden_dim: int, num_classes: int = 1
+) -> tuple[float, int]:
     """Chooses a peak learning rate (with linear decay) and an epoch count for batch size 32.
 
     The learning rate is the same as in `compile()`, see
     `keras_bert.tasks.objective.fine_tuning_rate`.
 
     The number of epochs is 3, as in the BERT paper, or more if training would see fewer than 8,000
-    examples, up to 20 epochs. On small data, three epochs are too few steps, even for large
-    encoders (Mosbach et al., 2021; Zhang et al., 2021). With MiniLM, we measured up to 10 epochs.
+    examples, or fewer than 500 per class, up to 20 epochs. On small data, three epochs are too few
+    steps, even for large encoders (Mosbach et al., 2021; Zhang et al., 2021). With MiniLM, we
+    measured up to 10 epochs.
 
     Example:
 
@@ -192,6 +196,8 @@ def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]
     (0.00015, 10)
     >>> default_hyperparameters(67_349, hidden_dim=768)
     (3e-05, 3)
+    >>> default_hyperparameters(9_003, hidden_dim=384, num_classes=77)
+    (0.00015, 5)
 
     Reference:
         [Mosbach et al., 2021](https://arxiv.org/abs/2006.04884);
@@ -199,18 +205,19 @@ def default_hyperparameters(num_rows: int, hidden_dim: int) -> tuple[float, int]
     """
     from keras_bert.tasks.objective import fine_tuning_rate
 
-    epochs = min(max(-(-_ROWS_SEEN // max(num_rows, 1)), _MIN_EPOCHS), _MAX_EPOCHS)
+    rows_seen = max(_ROWS_SEEN, _ROWS_SEEN_PER_CLASS * num_classes)
+    epochs = min(max(-(-rows_seen // max(num_rows, 1)), _MIN_EPOCHS), _MAX_EPOCHS)
     return fine_tuning_rate(hidden_dim), epochs
 
 
-def fill_defaults(config: Config, num_rows: int, preset: str) -> Config:
+def fill_defaults(config: Config, num_rows: int, preset: str, num_classes: int = 1) -> Config:
     """Sets `learning_rate` and `epochs` to defaults if they are `None`, and logs the defaults."""
     if config.learning_rate is not None and config.epochs is not None:
         return config
     from keras_bert import checkpoints
 
     hidden_dim = checkpoints.open_checkpoint(preset, weights=config.pretrained).config.hidden_dim
-    rate, epochs = default_hyperparameters(num_rows, hidden_dim)
+    rate, epochs = default_hyperparameters(num_rows, hidden_dim, num_classes)
     changes: dict[str, float] = {}
     if config.learning_rate is None:
         changes["learning_rate"] = rate

@@ -152,7 +152,8 @@ class Job:
     dev_loss: float | None = None
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
-        self.config: Any = fill_defaults(config, len(data.train), preset)
+        num_classes = getattr(data.train, "num_classes", 1)
+        self.config: Any = fill_defaults(config, len(data.train), preset, num_classes)
         self.data = data
         self.preset = preset
         self.title = Path(config.train_file).name

@@ -43,6 +43,14 @@ def test_fewer_examples_get_more_epochs():
     assert epochs == [20, 20, 10, 3, 3]
 
 
+def test_more_classes_get_more_epochs():
+    epochs = [
+        finetuning_config.default_hyperparameters(9_003, 384, num_classes)[1]
+        for num_classes in (2, 50, 77, 10**4)
+    ]
+    assert epochs == [3, 3, 5, 20]
+
+
 def test_fill_defaults_keeps_given_values(tmp_path, caplog):
     config = BertConfig(
         vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
