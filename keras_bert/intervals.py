@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from keras_bert.checks import importing
+
 CONFIDENCE = 0.95
 SAMPLES = 2000
 # Number of indices to sample at once
@@ -117,10 +119,6 @@ def bootstrap_interval(
 
 
 def _scipy_stats() -> Any:
-    try:
+    with importing("training", "A confidence interval"):
         from scipy import stats
-    except ImportError as error:
-        raise ImportError(
-            "Confidence intervals require SciPy: pip install scipy, or the extra `training`."
-        ) from error
     return stats

@@ -98,10 +98,6 @@ def pool_tokens(vectors: Array, pool_factor: int, num_protected: int = 1) -> Arr
 
 
 def _scipy_hierarchy() -> Any:
-    try:
+    with checks.importing("training", "Token pooling"):
         from scipy.cluster import hierarchy
-    except ImportError as error:
-        raise ImportError(
-            "Token pooling requires SciPy: pip install scipy, or the extra `training`."
-        ) from error
     return hierarchy

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.checks import importing
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE
@@ -84,13 +85,8 @@ class JsonTokenizer:
     """
 
     def __init__(self, content: str) -> None:
-        try:
+        with importing("vocabulary", "Reading a tokenizer.json"):
             import tokenizers
-        except ImportError as error:
-            raise ImportError(
-                "A tokenizer.json requires the tokenizers library: pip install tokenizers, or the "
-                "extra `vocabulary`."
-            ) from error
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(content)
         except Exception as error:  # The library raises no other class.

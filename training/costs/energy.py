@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_bert.checks import importing
+
 _RAPL = "/sys/class/powercap"
 
 
@@ -56,12 +58,8 @@ def energy_meter(country: str) -> Iterator[Meter]:
         ImportError: If codecarbon is not installed.
         ValueError: If the country is unknown.
     """
-    try:
+    with importing("energy", "--measure_energy"):
         from codecarbon import OfflineEmissionsTracker
-    except ImportError as error:
-        raise ImportError(
-            "--measure_energy requires codecarbon. Install the extra `energy`, or codecarbon itself"
-        ) from error
     # codecarbon warns if a process has two trackers, even with `allow_multiple_runs`.
     logging.getLogger("codecarbon").setLevel(logging.ERROR)
     tracker = OfflineEmissionsTracker(

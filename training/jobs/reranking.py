@@ -209,12 +209,8 @@ def bm25(collection: Collection, count: int) -> Scored:
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
     """
-    try:
+    with checks.importing("ranking", "BM25"):
         import bm25s
-    except ImportError as error:
-        raise ImportError(
-            "BM25 requires bm25s: install the extra `ranking`, or bm25s itself"
-        ) from error
 
     stop_words = _stop_words(collection.documents.values())
 

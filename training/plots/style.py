@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_bert.atomic import write_bytes
+from keras_bert.checks import importing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +30,8 @@ def style() -> Iterator[None]:
     Raises:
         ImportError: If matplotlib is not installed.
     """
-    try:
+    with importing("training", "Plotting"):
         import matplotlib
-    except ImportError as error:
-        raise ImportError(
-            "Plots require matplotlib. Install the extra `training`, or matplotlib itself"
-        ) from error
     settings = {
         "figure.constrained_layout.use": True,
         "font.size": 8,

@@ -73,7 +73,7 @@ def test_curve_labels_do_not_overlap():
 
 def test_missing_matplotlib_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match="Install the extra `training`"):
+    with pytest.raises(ImportError, match="Plotting requires matplotlib"):
         curves_figure({"loss": [1.0]})
 
 
