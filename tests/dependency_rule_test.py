@@ -18,7 +18,7 @@ PACKAGES = {
     "minilm": set(),
     "migration_hints": set(),
     "tables": set(),
-    "intervals": set(),
+    "intervals": {"checks"},
     "lazy": {"checks"},
     "progress": set(),
     "families": {"checks"},
