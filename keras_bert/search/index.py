@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An index of documents in one directory, for search by words and by vectors.
+"""An index of documents in one directory, for search by words and by embeddings.
 
-The directory contains an SQLite database with the documents, and the vectors of their passages.
+The directory contains an SQLite database with the documents, and the embeddings of their passages.
 Every change is a transaction: other processes can search while documents are added, and a killed
 process loses only the documents that it was adding. The files for fast searches, by `WordIndex` and
 `NearestVectors`, are made from the database.
@@ -22,34 +22,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.data.arrays import unit_rows
-from keras_bert.data.prompts import Prompts
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
+from keras_bert.search.late_interaction import TokenVectors
 from keras_bert.search.nearest import NO_GRAPH, NearestVectors
-from keras_bert.search.passages import split_passages, text_with_title
+from keras_bert.search.passages import shorten_title, split_passages, text_with_title
+from keras_bert.search.retriever import EmbeddingRetriever, Ranking, Retriever, make_retrievers
+from keras_bert.search.sparse import SparseVectors
 from keras_bert.search.terms import terms
 from keras_bert.search.words import WordIndex
 from keras_bert.text.characters import check_characters
 
-Array = np.ndarray[Any, Any]
+# The methods with an embedder. Those that order candidates are last.
+RETRIEVERS: tuple[type[EmbeddingRetriever], ...] = (SparseVectors, NearestVectors, TokenVectors)
 
+FUSED = "fused"
+"""The mode that fuses all methods."""
 DATABASE = "index.sqlite"
 # SQLite stores these numbers in the file's header.
-_APPLICATION_ID, _VERSION = 0x4B426572, 1
+_APPLICATION_ID, _VERSION = 0x4B426572, 2
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
 _SCHEMA = """
 CREATE TABLE settings(name TEXT PRIMARY KEY, value NOT NULL);
 CREATE TABLE documents(id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, title TEXT NOT NULL,
     text TEXT NOT NULL, page_starts TEXT NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE passages(id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL,
-    start INTEGER NOT NULL, stop INTEGER NOT NULL, vector BLOB NOT NULL);
+    start INTEGER NOT NULL, stop INTEGER NOT NULL);
 CREATE INDEX passages_of_documents ON passages(document);
 CREATE TABLE removed(id INTEGER PRIMARY KEY);
+CREATE TABLE embedders(method TEXT PRIMARY KEY, probe BLOB NOT NULL);
 """
-# A text whose vector identifies the embedder
-_PROBE = "The quick brown fox jumps over the lazy dog."
-_MIN_SIMILARITY = 0.999
+_EMBEDDINGS = "CREATE TABLE {}(id INTEGER PRIMARY KEY, data BLOB NOT NULL)"
 # Passages that are added in one transaction
 _PASSAGES_AT_A_TIME = 512
 # Passages that are added to the word index at once
@@ -80,8 +83,22 @@ class Passage(NamedTuple):
     page: int | None
 
 
+class _SplitDocument(NamedTuple):
+    """A document to add: its digest, the title in front of its passages, and their places."""
+
+    document: Document
+    digest: bytes
+    title: str
+    spans: list[tuple[int, int]]
+
+    @property
+    def texts(self) -> list[str]:
+        text = self.document.text
+        return [text_with_title(self.title, text[start:stop]) for start, stop in self.spans]
+
+
 class SearchIndex:
-    """Documents in one directory, with the terms and vectors of their passages.
+    """Documents in one directory, with the terms and embeddings of their passages.
 
     Threads and processes can share an index. One process at a time adds or removes documents, and
     all others search meanwhile.
@@ -89,13 +106,19 @@ class SearchIndex:
     Args:
         directory: The index's directory. It is created if it does not exist. A directory with other
             files must already contain an index.
-        embedder: The `TextEmbedder` or `StaticEmbedder` for passages and queries. An index always
-            needs the same one.
+        embedders: The embedder for passages and queries, or a sequence of at most one embedder of
+            each kind: a `TextEmbedder` or `StaticEmbedder`, a `SparseEmbedder`, and a
+            `LateInteractionEmbedder`. An index always needs the same ones.
+
+    Attributes:
+        methods: The names of the methods that find passages: `"words"`, and for each embedder
+            `"vectors"`, `"sparse"` or `"late"`.
 
     Raises:
         FileExistsError: If the directory contains other files, but no index.
-        SearchIndexError: If the directory's index cannot be read, or has vectors from another
-            embedder.
+        SearchIndexError: If the directory's index cannot be read, or has embeddings from other
+            embedders.
+        ValueError: If two embedders are of the same kind.
 
     Example:
 
@@ -106,9 +129,9 @@ class SearchIndex:
     ```
     """
 
-    def __init__(self, directory: str | os.PathLike[str], embedder: Any) -> None:
+    def __init__(self, directory: str | os.PathLike[str], embedders: Any | Sequence[Any]) -> None:
         self.directory = Path(directory)
-        self.embedder = embedder
+        self._embedders = make_retrievers(RETRIEVERS, self.directory, embedders)
         self._lock = threading.RLock()
         path = self.directory / DATABASE
         if not path.exists() and self.directory.exists() and any(self.directory.iterdir()):
@@ -117,11 +140,13 @@ class SearchIndex:
                 f"directory with {next(self.directory.iterdir()).name}, but without {DATABASE}"
             )
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._nearest = NearestVectors(self.directory)
         self._connection = self._connect()
         try:
             self._open()
             self._words = WordIndex(self.directory)
+            retrievers: list[Retriever] = [self._words, *self._embedders]
+            self._retrievers = {retriever.name: retriever for retriever in retrievers}
+            self.methods = tuple(self._retrievers)
             if not self._words.is_current(self._connection):
                 self._update_words()
         except sqlite3.OperationalError as error:
@@ -139,49 +164,56 @@ class SearchIndex:
         return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
 
     def _open(self) -> None:
-        run, own = self._connection.execute, self._probe()
+        run = self._connection.execute
         run("PRAGMA trusted_schema = OFF")
         # Readers continue while another process writes.
         run("PRAGMA journal_mode = WAL")
         if self._identity() == [0, 0, 0]:
             with self._transaction():
                 if self._identity() == [0, 0, 0]:
-                    self._create(own)
+                    self._create()
         application, version, _ = self._identity()
         if [application, version] != [_APPLICATION_ID, _VERSION]:
             raise SearchIndexError(
                 f"{self.directory / DATABASE} must be an index of version {_VERSION}. "
                 f"Received: application_id={application}, user_version={version}"
             )
-        stored = np.frombuffer(self._setting("probe"), "float32")
-        is_same_size = stored.shape == own.shape
-        similarity = float(stored @ own) if is_same_size else 0.0
-        if similarity < _MIN_SIMILARITY and stored.tobytes() != own.tobytes():
-            difference = (
-                f"cosine similarity {similarity:.3f}" if is_same_size else f"{own.size} dimensions"
-            )
+        probes = dict(run("SELECT method, probe FROM embedders"))
+        given = [retriever.name for retriever in self._embedders]
+        if {*probes} != {*given}:
             raise SearchIndexError(
-                f"{self.directory} must be opened with the embedder of its vectors, which have "
-                f"{stored.size} dimensions. Received: an embedder with another vector for the same "
-                f"text ({difference})"
+                f"{self.directory} must be opened with embedders for the methods "
+                f"{', '.join(probes)}. Received: embedders for {', '.join(given)}"
             )
+        for retriever in self._embedders:
+            if difference := retriever.difference(probes[retriever.name]):
+                raise SearchIndexError(
+                    f"{self.directory} must be opened with the embedders that it was built with. "
+                    f"Received: a {type(retriever.embedder).__name__} with another embedding for "
+                    f"the same text ({difference})"
+                )
 
     def _identity(self) -> list[int]:
         """Returns the database's application, its version and its number of tables."""
         queries = "PRAGMA application_id", "PRAGMA user_version", _COUNT_TABLES
         return [self._connection.execute(query).fetchone()[0] for query in queries]
 
-    def _create(self, probe: Array) -> None:
+    def _create(self) -> None:
+        run = self._connection.execute
         for statement in _SCHEMA.strip().split(";\n"):
-            self._connection.execute(statement)
-        self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-        values = {"generation": 0, "graph": NO_GRAPH, "graph_last": 0, "probe": probe.tobytes()}
+            run(statement)
+        run(f"PRAGMA application_id = {_APPLICATION_ID}")
+        run(f"PRAGMA user_version = {_VERSION}")
+        for retriever in self._embedders:
+            run(_EMBEDDINGS.format(retriever.name))
+            run("INSERT INTO embedders VALUES(?, ?)", (retriever.name, retriever.probe.tobytes()))
+        values = {"generation": 0, "graph": NO_GRAPH, "graph_last": 0}
         self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
 
     def close(self) -> None:
         """Closes the files."""
-        self._nearest.close()
+        for retriever in self._embedders:
+            retriever.close()
         self._connection.close()
 
     def __len__(self) -> int:
@@ -220,18 +252,11 @@ class SearchIndex:
             bar("passages", None, " passages", disable=not verbose) as progress_bar,
         ):
             for group in self._groups(documents):
-                texts = [
-                    text_with_title(document.title, document.text[start:stop])
-                    for document, _, spans in group
-                    for start, stop in spans
-                ]
-                vectors = (
-                    unit_rows(self.embedder.embed_documents(texts)) if texts else np.zeros((0, 0))
-                )
+                texts = [text for split in group for text in split.texts]
+                rows = self._encode(texts)
                 with self._transaction():
-                    rows = iter(np.ascontiguousarray(vectors, "float32"))
-                    for document, digest, spans in group:
-                        self._insert(document, digest, spans, rows)
+                    for split in group:
+                        self._insert(split, rows)
                     self._count_generation()
                 num_added += len(group)
                 progress_bar.update(len(texts))
@@ -239,8 +264,15 @@ class SearchIndex:
                 if num_new >= _PASSAGES_PER_UPDATE:
                     self._update_words()
                     num_new = 0
-        self._build_graph(verbose)
+        self._build(verbose)
         return num_added
+
+    def _encode(self, texts: list[str]) -> Iterator[tuple[bytes, ...]]:
+        """Returns the embeddings of each passage, in the order of the embedders."""
+        if not texts:
+            return iter(())
+        parts = [retriever.encode(texts) for retriever in self._embedders]
+        return zip(*parts, strict=True)
 
     def remove(self, names: Iterable[str]) -> int:
         """Removes documents by name.
@@ -252,7 +284,7 @@ class SearchIndex:
             count = sum(map(self._delete, dict.fromkeys(names)))
             if count:
                 self._count_generation()
-        self._build_graph(0)
+        self._build(0)
         return count
 
     def _update_words(self) -> None:
@@ -268,19 +300,14 @@ class SearchIndex:
         finally:
             self._update_words()
 
-    def _build_graph(self, verbose: int) -> None:
+    def _build(self, verbose: int) -> None:
         with contextlib.closing(self._connect()) as connection:
-            graph = self._nearest.build(connection, verbose)
-        if graph is not None:
-            with self._transaction():
-                self._nearest.use(self._connection, graph)
-                self._count_generation()
+            for retriever in self._embedders:
+                retriever.build(connection, verbose)
 
-    def _groups(
-        self, documents: Iterable[Document]
-    ) -> Iterator[list[tuple[Document, bytes, list[tuple[int, int]]]]]:
-        """Yields groups of new or changed documents with their digests and passages."""
-        group: list[tuple[Document, bytes, list[tuple[int, int]]]] = []
+    def _groups(self, documents: Iterable[Document]) -> Iterator[list[_SplitDocument]]:
+        """Yields groups of new or changed documents."""
+        group: list[_SplitDocument] = []
         names: set[str] = set()
         count = 0
         for document in documents:
@@ -299,28 +326,25 @@ class SearchIndex:
                 ).fetchone()
             if row is not None and row[0] == digest:
                 continue
-            spans = self._passages(document)
-            group.append((document, digest, spans))
+            split = self._split(document, digest)
+            group.append(split)
             names.add(document.name)
-            count += len(spans)
+            count += len(split.spans)
             if count >= _PASSAGES_AT_A_TIME:
                 yield group
                 group, names, count = [], set(), 0
         if group:
             yield group
 
-    def _passages(self, document: Document) -> list[tuple[int, int]]:
-        preprocessor = self.embedder.preprocessor
-        tokenizer = preprocessor.tokenizer
-        prompts = Prompts(getattr(self.embedder, "prompts", {}))
-        prompt = len(tokenizer(prompts.text(prompts.document_name)))
-        length = max(1, preprocessor.max_tokens(1) - prompt)
-        title = len(tokenizer(document.title)) if document.title else 0
-        return split_passages(document.text, tokenizer, max(length - title, length // 2))
+    def _split(self, document: Document, digest: bytes) -> _SplitDocument:
+        narrowest = min(self._embedders, key=lambda retriever: retriever.max_tokens)
+        tokenizer, length = narrowest.tokenizer, narrowest.max_tokens
+        title, num_tokens = shorten_title(document.title, tokenizer, length // 2)
+        spans = split_passages(document.text, tokenizer, length - num_tokens)
+        return _SplitDocument(document, digest, title, spans)
 
-    def _insert(
-        self, document: Document, digest: bytes, spans: Sequence[tuple[int, int]], vectors: Any
-    ) -> None:
+    def _insert(self, split: _SplitDocument, rows: Iterator[tuple[bytes, ...]]) -> None:
+        document, digest, _, spans = split
         self._delete(document.name)
         run = self._connection.execute
         number = run(
@@ -334,10 +358,11 @@ class SearchIndex:
             ),
         ).lastrowid
         for start, stop in spans:
-            run(
-                "INSERT INTO passages(document, start, stop, vector) VALUES(?, ?, ?, ?)",
-                (number, start, stop, next(vectors).tobytes()),
-            )
+            passage = run(
+                "INSERT INTO passages(document, start, stop) VALUES(?, ?, ?)", (number, start, stop)
+            ).lastrowid
+            for retriever, data in zip(self._embedders, next(rows), strict=True):
+                run(f"INSERT INTO {retriever.name} VALUES(?, ?)", (passage, data))
 
     def _delete(self, name: str) -> bool:
         run = self._connection.execute
@@ -345,6 +370,12 @@ class SearchIndex:
         if row is None:
             return False
         run("INSERT INTO removed SELECT id FROM passages WHERE document = ?", row)
+        for retriever in self._embedders:
+            run(
+                f"DELETE FROM {retriever.name} WHERE id IN "
+                "(SELECT id FROM passages WHERE document = ?)",
+                row,
+            )
         run("DELETE FROM passages WHERE document = ?", row)
         run("DELETE FROM documents WHERE id = ?", row)
         return True
@@ -365,26 +396,34 @@ class SearchIndex:
 
     # === Search ===
 
-    def by_words(self, query: str, count: int) -> list[tuple[int, float]]:
-        """Returns the passages that contain words of a query, by BM25.
+    def search(
+        self, method: str, query: str, count: int, candidates: Sequence[int] = ()
+    ) -> Ranking:
+        """Finds passages by one of the index's methods.
 
         Args:
+            method: `"words"` for BM25, `"vectors"` for the cosine similarity of embeddings,
+                `"sparse"` for the dot product of sparse embeddings, or `"late"` to order
+                `candidates` by late interaction (MaxSim).
             query: The query.
             count: Maximum number of passages.
+            candidates: The numbers of passages that other methods found. Only `"late"` needs them.
 
         Returns:
             The numbers and scores of passages, in descending order of score.
-
-        Reference:
-            [The probabilistic relevance framework](https://doi.org/10.1561/1500000019), with
-            k1=1.2 and b=0.75 as in Lucene.
         """
-        words = dict.fromkeys(terms(query))
-        if not words:
-            return []
+        retriever = self._retrievers[method]
+        needed = retriever.read_query(query) if query.strip() else None
         count = min(count, self._newest())
+        if needed is None or not count:
+            return []
         with self._lock:
-            return self._words.search(self._connection, words, count) if count else []
+            return retriever.search(self._connection, needed, count, candidates)
+
+    def methods_of(self, mode: str) -> tuple[str, ...]:
+        """Returns the methods that `Searcher.search` uses in a mode, in this order."""
+        needs_all = mode == FUSED or self._retrievers[mode].orders_candidates
+        return self.methods if needs_all else (mode,)
 
     def rarities(self, query: str) -> dict[str, float]:
         """Returns the inverse document frequency of each term in a query, over all passages."""
@@ -395,23 +434,6 @@ class SearchIndex:
         return {
             word: math.log(1 + total / (1 + frequency)) for word, frequency in frequencies.items()
         }
-
-    def by_vector(self, query: str, count: int) -> list[tuple[int, float]]:
-        """Returns the passages whose vectors are most similar to a query's.
-
-        Args:
-            query: The query.
-            count: Maximum number of passages.
-
-        Returns:
-            The numbers and cosine similarities of passages, in descending order of similarity.
-        """
-        vector = unit_rows(self.embedder.embed_queries([query]))[0]
-        count = min(count, self._newest())
-        if not count or not vector.any():  # A static embedder may know none of the words.
-            return []
-        with self._lock:
-            return self._nearest.search(self._connection, vector, count)
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Returns passages by their numbers. Removed passages are left out."""
@@ -436,14 +458,6 @@ class SearchIndex:
         with self._lock:
             (newest,) = self._connection.execute("SELECT max(id) FROM passages").fetchone()
         return newest or 0
-
-    def _setting(self, name: str) -> Any:
-        return self._connection.execute(
-            "SELECT value FROM settings WHERE name = ?", (name,)
-        ).fetchone()[0]
-
-    def _probe(self) -> Array:
-        return np.asarray(unit_rows(self.embedder.embed_queries([_PROBE]))[0])
 
 
 def _digest(document: Document) -> bytes:

@@ -52,6 +52,14 @@ def text_with_title(title: str, text: str) -> str:
     return f"{title} {text}".strip()
 
 
+def shorten_title(title: str, tokenizer: Tokenizer, max_tokens: int) -> tuple[str, int]:
+    """Cuts a title after a number of tokens. Returns it with its number of tokens."""
+    ids, _, ends = tokenizer.tokenize_with_offsets(title)
+    if len(ids) <= max_tokens:
+        return title, len(ids)
+    return title[: ends[max_tokens - 1]] if max_tokens else "", max_tokens
+
+
 def sentences(text: str) -> Iterator[tuple[int, int, bool]]:
     """Yields the start and end of each sentence, and whether a paragraph ends after it.
 

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers queries from an index: by words, by vectors, fused, re-ranked, and with a snippet."""
+"""Answers queries from an index: by each of its methods, fused, re-ranked, and with a snippet."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from keras_bert import checks
-from keras_bert.search.index import Passage, SearchIndex
+from keras_bert.search.index import FUSED, Passage, SearchIndex
 from keras_bert.search.passages import sentences, text_with_title
+from keras_bert.search.retriever import Ranking
 from keras_bert.search.terms import term_spans, terms
 
-Mode = Literal["fused", "words", "vectors"]
-MODES: tuple[Mode, ...] = ("fused", "words", "vectors")
+Mode = Literal["fused", "words", "vectors", "sparse", "late"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 # The target of attributions by a re-ranker's number of classes
 _RELEVANT = {1: None, 2: 1}
 # The constant of reciprocal rank fusion in its paper
@@ -34,8 +35,8 @@ class Hit:
         score: The score that determines the order: of the re-ranker, otherwise of the mode.
         snippet: The start and end, in the passage, of the answer or of the sentence with the rarest
             words of the query. `end` is the offset after the last character.
-        ranks: The passage's rank by `words` and by `vectors`, from 1. A method that did not find it
-            is left out.
+        ranks: The passage's rank by each of the index's methods, from 1. A method that did not find
+            it is left out.
         answer_score: The probability of the answer, from 0 to 1. `None` without an answerer.
     """
 
@@ -91,15 +92,18 @@ class Searcher:
         Args:
             query: The query.
             top_k: Maximum number of passages. Defaults to 10.
-            mode: `"words"` for BM25, `"vectors"` for the similarity of vectors, or `"fused"` for
-                both by reciprocal rank fusion. Defaults to `"fused"`.
+            mode: `"words"` for BM25, `"vectors"` for the similarity of vectors, `"sparse"` for
+                sparse embeddings, `"late"` for late interaction with the best passages of the
+                index's other methods, or `"fused"` for all of the index's methods, by reciprocal
+                rank fusion. Defaults to `"fused"`.
             candidates: Number of passages of each method to fuse, and to re-rank. Defaults to 100.
 
         Returns:
             The passages in descending order of score.
 
         Raises:
-            ValueError: If `query` is not a string, or an option is invalid.
+            ValueError: If `query` is not a string, an option is invalid, or the index has no
+                embedder for `mode`.
 
         Reference:
             [Cormack et al., 2009](https://doi.org/10.1145/1571941.1572114), reciprocal rank fusion.
@@ -107,14 +111,13 @@ class Searcher:
         if not isinstance(query, str):
             raise ValueError(f"query must be a string. Received: {checks.shorten_repr(query)}")
         checks.POSITIVE_INT.check(top_k=top_k, candidates=candidates)
-        checks.check_choice(MODES, mode=mode)
+        checks.check_choice((FUSED, *self.index.methods), mode=mode)
         count = max(top_k, candidates)
-        ranked: dict[str, list[tuple[int, float]]] = {}
-        if mode in ("fused", "words"):
-            ranked["words"] = self.index.by_words(query, count)
-        if mode in ("fused", "vectors") and query.strip():
-            ranked["vectors"] = self.index.by_vector(query, count)
-        scored = fuse_ranks(ranked.values())[:count] if mode == "fused" else ranked.get(mode, [])
+        ranked: dict[str, Ranking] = {}
+        for name in self.index.methods_of(mode):
+            found = [number for number, _ in fuse_ranks(ranked.values())[:count]]
+            ranked[name] = self.index.search(name, query, count, found)
+        scored = fuse_ranks(ranked.values())[:count] if mode == FUSED else ranked[mode]
         if self.reranker is None:
             scored = scored[:top_k]
         passages = self.index.passages([number for number, _ in scored])
@@ -193,7 +196,7 @@ class Searcher:
         return hits
 
 
-def fuse_ranks(ranked: Iterable[Sequence[tuple[int, float]]]) -> list[tuple[int, float]]:
+def fuse_ranks(ranked: Iterable[Ranking]) -> Ranking:
     """Fuses rankings by the sum of their reciprocal ranks.
 
     Example:

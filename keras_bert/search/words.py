@@ -7,12 +7,13 @@ import contextlib
 import itertools
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_bert import checks
 from keras_bert.search.passages import text_with_title
+from keras_bert.search.retriever import Ranking, Retriever, setting
 from keras_bert.search.terms import terms
 
 _DIRECTORY = "words"
@@ -22,15 +23,21 @@ _WORDS, _ID = "words", "id"
 _HEAP_BYTES = 50_000_000
 
 
-class WordIndex:
-    """The words of the passages in a database.
+class WordIndex(Retriever):
+    """Finds the passages that contain words of a query, by BM25.
 
     The database is the only store: `update` adds and removes what changed in it since the last
     call, so nothing is lost if a process is killed in between.
 
     Args:
         directory: The directory of the database.
+
+    Reference:
+        [The probabilistic relevance framework](https://doi.org/10.1561/1500000019), with k1=1.2 and
+        b=0.75 as in Lucene.
     """
+
+    name = "words"
 
     def __init__(self, directory: Path) -> None:
         with checks.importing("search", "Search"):
@@ -52,23 +59,19 @@ class WordIndex:
         self._index.register_tokenizer(_TOKENIZER, whitespace)
         self._generation = -1
 
-    def search(
-        self, connection: sqlite3.Connection, words: Iterable[str], count: int
-    ) -> list[tuple[int, float]]:
-        """Returns the numbers and BM25 scores of passages, in descending order of score.
+    def read_query(self, query: str) -> dict[str, None] | None:
+        return dict.fromkeys(terms(query)) or None
 
-        Args:
-            connection: The database.
-            words: The terms of a query.
-            count: Maximum number of passages.
-        """
-        query, should = self._library.Query, self._library.Occur.Should
+    def search(
+        self, connection: sqlite3.Connection, query: Any, count: int, candidates: Sequence[int]
+    ) -> Ranking:
+        queries, should = self._library.Query, self._library.Occur.Should
         parts = [
-            (should, query.term_query(self._schema, _WORDS, word, index_option="freq"))
-            for word in words
+            (should, queries.term_query(self._schema, _WORDS, word, index_option="freq"))
+            for word in query
         ]
         searcher = self._searcher(connection)
-        hits = searcher.search(query.boolean_query(parts), count, count=False).hits
+        hits = searcher.search(queries.boolean_query(parts), count, count=False).hits
         numbers = searcher.fast_field_values(_ID, [address for _, address in hits])
         pairs = zip(numbers, (score for score, _ in hits), strict=True)
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
@@ -121,9 +124,7 @@ class WordIndex:
             writer.wait_merging_threads()
 
     def _searcher(self, connection: sqlite3.Connection) -> Any:
-        (generation,) = connection.execute(
-            "SELECT value FROM settings WHERE name = 'generation'"
-        ).fetchone()
+        generation = setting(connection, "generation")
         if generation != self._generation:
             self._index.reload()
             self._generation = generation

@@ -6,12 +6,15 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import unicodedata
 
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.data import max_similarities
 from keras_bert.search import (
     Document,
     Searcher,
@@ -23,9 +26,11 @@ from keras_bert.search import (
 from keras_bert.search import index as index_module
 from keras_bert.search.index import DATABASE
 from keras_bert.search.passages import split_passages
+from keras_bert.search.searching import MODES
 from keras_bert.search.terms import terms
 from tests import small_tasks
 from tests.text.small_tokenizers import make_tokenizer
+from training.search import SearchConfig, load_embedders
 
 pytestmark = pytest.mark.on_torch
 
@@ -37,19 +42,29 @@ TEXTS = {
 }
 
 
-def make_embedder(seed=0):
-    tokenizer = make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS)
+def make_embedder(seed=0, kind="TextEmbedder"):
+    tokenizer = make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)
     config = small_tasks.CONFIG.replace(vocabulary_size=tokenizer.vocabulary_size)
     import keras
 
     keras.utils.set_random_seed(seed)
-    preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer, sequence_length=10)
-    return keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor)
+    task_class = getattr(keras_bert, kind)
+    lengths = {"sequence_length": 10}
+    if kind == "LateInteractionEmbedder":
+        lengths = {"sequence_length": 12, "query_length": 12, "document_length": 8}
+    preprocessor = task_class.preprocessor_class(tokenizer, **lengths)
+    return task_class(keras_bert.Backbone(config), preprocessor)
 
 
 @pytest.fixture(scope="module")
 def embedder():
     return make_embedder()
+
+
+@pytest.fixture(scope="module")
+def embedders(embedder):
+    others = [make_embedder(0, kind) for kind in ("LateInteractionEmbedder", "SparseEmbedder")]
+    return [*others, embedder]
 
 
 def add_texts(index, texts=TEXTS):
@@ -170,11 +185,11 @@ def test_removed_passages_leave_the_scores(embedder, tmp_path, monkeypatch):
     add_texts(index, dict.fromkeys(names, "visa") | {"last": "the cat. who needs a visa."})
     index.remove(names[:38])
     assert all(rarity > 0 for rarity in index.rarities("visa").values())
-    assert len(index.by_vector("visa", 3)) == 3
+    assert len(index.search("vectors", "visa", 3)) == 3
     # The last of two documents with the same name stays.
     index.add([Document("0", "dog"), Document("1", "mat"), Document("0", "visa")])
     assert ("0", "visa") in found(index, "visa", mode="words")
-    assert index.by_vector("visa", 2**40)
+    assert index.search("vectors", "visa", 2**40)
 
 
 def test_terms_contain_marks():
@@ -201,13 +216,80 @@ def test_killed_process_loses_only_its_transaction(embedder, tmp_path):
     assert add_texts(index) == 2
 
 
+def test_each_embedder_adds_a_method(embedders, tmp_path):
+    late, sparse, dense = embedders
+    for number, embedder in enumerate(embedders):
+        embedder.save_to_preset(tmp_path / str(number))
+    paths = tuple(str(tmp_path / str(number)) for number in range(3))
+    loaded = load_embedders(SearchConfig(embedder=paths, sequence_length=10))
+    index, reader = (SearchIndex(tmp_path / "index", each) for each in (embedders, loaded))
+    assert index.methods == ("words", "sparse", "vectors", "late")
+    query = "who needs a dog"
+    for texts in (TEXTS, {"b": "the cat sat. a visa. who travels on a mat. who needs a dog."}):
+        add_texts(index, texts)
+        index.remove(["c"])
+        passages = [passage.text for passage in index.passages(range(1, 20))]
+        hits = {mode: Searcher(reader).search(query, mode=mode) for mode in MODES}
+        ranks = sparse.rank(query, passages)
+        expected = [(passages[rank["index"]], rank["score"]) for rank in ranks if rank["score"] > 0]
+        assert [hit.text for hit in hits["sparse"]] == [text for text, _ in expected]
+        np.testing.assert_allclose(
+            [hit.score for hit in hits["sparse"]], [score for _, score in expected], 1e-5
+        )
+        vectors = late.embed_documents(passages, pool_factor=2)
+        scores = max_similarities(late.embed_queries(query), vectors)
+        assert [hit.text for hit in hits["late"]] == [passages[row] for row in np.argsort(-scores)]
+        np.testing.assert_allclose([hit.score for hit in hits["late"]], np.sort(-scores) * -1, 1e-3)
+        for hit in hits["fused"]:
+            assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))
+        assert {*hits["fused"][0].ranks} == {*index.methods}
+    with pytest.raises(SearchIndexError, match=r"for the methods .* Received: embedders for vec"):
+        SearchIndex(tmp_path / "index", dense)
+    with pytest.raises(ValueError, match=r"at most one dense, .* Received: TextEmbedder, TextE"):
+        SearchIndex(tmp_path / "other", [dense, dense])
+    with pytest.raises(ValueError, match="mode must be one of fused, words, vectors"):
+        Searcher(SearchIndex(tmp_path / "other", dense)).search("dog", mode="sparse")
+
+
+def test_long_titles_leave_room_for_the_text(embedder, tmp_path, monkeypatch):
+    texts = []
+    monkeypatch.setattr(
+        embedder, "embed_documents", lambda x: texts.extend(x) or np.ones((len(x), 8), "float32")
+    )
+    index = SearchIndex(tmp_path / "index", embedder)
+    index.add([Document("a", "dog mat cat visa", "the " * 20), Document("b", "dog", "a mat")])
+    assert texts == ["the the the the dog mat cat visa", "a mat dog"]
+    assert index.passages([1])[0].title == "the " * 20
+
+
+def test_one_of_two_processes_builds_the_graph(embedder, tmp_path, monkeypatch):
+    index, other = (SearchIndex(tmp_path / "index", embedder) for _ in range(2))
+    add_texts(index)
+    monkeypatch.setattr(nearest, "MIN_PASSAGES", 2)
+    built, extended = [], nearest.NearestVectors._extended
+
+    def extend_slowly(*arguments):
+        built.append(threading.get_ident())
+        time.sleep(0.3)
+        return extended(*arguments)
+
+    monkeypatch.setattr(nearest.NearestVectors, "_extended", extend_slowly)
+    threads = [threading.Thread(target=add_texts, args=(each,)) for each in (index, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(built) == 1
+    assert len([*(tmp_path / "index").glob("vectors-*.usearch")]) == 1
+
+
 def test_foreign_directories_and_embedders_raise(embedder, tmp_path):
     (tmp_path / "photo.jpg").write_text("")
     with pytest.raises(FileExistsError, match=r"with photo\.jpg, but without index\.sqlite"):
         SearchIndex(tmp_path, embedder)
     assert os.listdir(tmp_path) == ["photo.jpg"]
     SearchIndex(tmp_path / "index", embedder).close()
-    with pytest.raises(SearchIndexError, match=r"Received: an embedder .* \(cosine similarity"):
+    with pytest.raises(SearchIndexError, match=r"Received: a TextEmbedder .* \(cosine similarity"):
         SearchIndex(tmp_path / "index", make_embedder(1))
     for name, content in (("text", b"not a database" * 100), ("other", None)):
         (tmp_path / name).mkdir()

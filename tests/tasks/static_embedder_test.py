@@ -18,7 +18,7 @@ from keras_bert.search import Document, Searcher, SearchIndex  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
-from training.search import SearchConfig, _embedder  # noqa: E402
+from training.search import SearchConfig, load_embedders  # noqa: E402
 
 WORDS = ["a", "red", "green", "##s", "cat", "dog", "sat", ".", "é"]
 VOCABULARY = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -91,8 +91,8 @@ def test_model2vec_directory(static, tmp_path):
         "StaticEmbedding",
         "Normalize",
     ]
-    config = SearchConfig(embedder=str(tmp_path))
-    assert isinstance(_embedder(config), StaticEmbedder)
+    (embedder,) = load_embedders(SearchConfig(embedder=(str(tmp_path),)))
+    assert isinstance(embedder, StaticEmbedder)
 
 
 def test_quantized_model2vec_vocabulary_is_read(static, tmp_path):

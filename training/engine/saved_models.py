@@ -84,20 +84,27 @@ def is_preset(model: str) -> bool:
 
 
 def load_preset(preset: str) -> Any:
-    """Loads a checkpoint as the task whose head it contains.
-
-    Without a task's head, or with the configuration of sentence-transformers, it is a
-    `TextEmbedder` or `SparseEmbedder`. Otherwise, a masked LM's head makes it a `MaskedLM`.
+    """Loads a checkpoint as the task whose head it contains. See `class_of_preset`.
 
     Raises:
         ValueError: If the checkpoint is invalid, or has no vocabulary.
     """
     program.import_quietly()
-    import keras_bert
     from keras_bert import checkpoints
-    from keras_bert.checkpoints.sentence_transformers import MODULES_FILE, is_sparse_encoder
 
     checkpoint = checkpoints.open_checkpoint(preset)
+    return class_of_preset(checkpoint).from_preset(checkpoint.directory)
+
+
+def class_of_preset(checkpoint: Any) -> Any:
+    """Returns the class of the task whose head a checkpoint contains.
+
+    Without a task's head, or with the configuration of sentence-transformers, it is a
+    `TextEmbedder` or `SparseEmbedder`. Otherwise, a masked LM's head makes it a `MaskedLM`.
+    """
+    import keras_bert
+    from keras_bert.checkpoints.sentence_transformers import MODULES_FILE, is_sparse_encoder
+
     task_classes: list[Any] = [
         keras_bert.TextClassifier,
         keras_bert.TokenClassifier,
@@ -111,7 +118,7 @@ def load_preset(preset: str) -> Any:
     elif not (checkpoint.directory / MODULES_FILE).is_file():
         heads["masked_lm"] = keras_bert.MaskedLM
     stored = (task_class for head, task_class in heads.items() if head in checkpoint.heads)
-    return next(stored, keras_bert.TextEmbedder).from_preset(checkpoint.directory)
+    return next(stored, keras_bert.TextEmbedder)
 
 
 def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Path:

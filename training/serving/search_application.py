@@ -20,11 +20,21 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from keras_bert.search import Searcher
+from keras_bert.search.index import FUSED
 
 from .application import protected
 from .server import JSON
 
 _PAGE = Path(__file__).with_name("search.html")
+_MODES = "<!-- modes -->"
+# What the page calls the modes
+_LABELS = {
+    "fused": "all methods",
+    "words": "words",
+    "vectors": "meaning",
+    "sparse": "related words",
+    "late": "meaning of each word",
+}
 # The page has no other content than its own, and shows documents only as text.
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -62,9 +72,12 @@ def search_application(
         access_log: See `application`.
     """
     one_at_a_time = asyncio.Lock()
+    modes = FUSED, *searcher.index.methods
+    options = "\n    ".join(f'<option value="{mode}">{_LABELS[mode]}</option>' for mode in modes)
+    content = _PAGE.read_text("utf-8").replace(_MODES, options)
 
     async def page(request: Request) -> Response:
-        return Response(_PAGE.read_bytes(), media_type="text/html", headers=_PAGE_HEADERS)
+        return Response(content, media_type="text/html", headers=_PAGE_HEADERS)
 
     async def search(request: Request) -> Response:
         hits = await run(searcher.search, candidates=candidates, **_options(request, _FIELDS))

@@ -52,4 +52,4 @@ def test_queries_return_hits_or_errors(tmp_path):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as page:
             assert page.headers["Content-Type"] == "text/html; charset=utf-8"
             assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-            assert b'<form id="form"' in page.read()
+            assert b'<option value="vectors">meaning</option>\n  </select>' in page.read()
