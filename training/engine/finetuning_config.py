@@ -44,7 +44,7 @@ ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "v
 
 # The number of epochs is chosen so that training sees at least this number of examples, and of
 # examples per class.
-_ROWS_SEEN, _ROWS_SEEN_PER_CLASS = 8_000, 500
+_ROWS_SEEN, _ROWS_SEEN_PER_CLASS = 8_000, 1_000
 _MAX_EPOCHS = 20
 _MIN_EPOCHS = 3
 
@@ -186,8 +186,8 @@ def default_hyperparameters(
     `keras_bert.tasks.objective.fine_tuning_rate`.
 
     The number of epochs is 3, as in the BERT paper, or more if training would see fewer than 8,000
-    examples, or fewer than 500 per class, up to 20 epochs. On small data, three epochs are too few
-    steps, even for large encoders (Mosbach et al., 2021; Zhang et al., 2021). With MiniLM, we
+    examples, or fewer than 1,000 per class, up to 20 epochs. On small data, three epochs are too
+    few steps, even for large encoders (Mosbach et al., 2021; Zhang et al., 2021). With MiniLM, we
     measured up to 10 epochs.
 
     Example:
@@ -197,7 +197,7 @@ def default_hyperparameters(
     >>> default_hyperparameters(67_349, hidden_dim=768)
     (3e-05, 3)
     >>> default_hyperparameters(9_003, hidden_dim=384, num_classes=77)
-    (0.00015, 5)
+    (0.00015, 9)
 
     Reference:
         [Mosbach et al., 2021](https://arxiv.org/abs/2006.04884);
