@@ -9,6 +9,7 @@ process loses only the documents that it was adding. The files for fast searches
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import hashlib
 import json
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_bert.data.arrays import unit_rows
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
 from keras_bert.search.late_interaction import TokenVectors
@@ -326,7 +328,7 @@ class SearchIndex:
                 ).fetchone()
             if row is not None and row[0] == digest:
                 continue
-            split = self._split(document, digest)
+            split = _split(document, digest, self._embedders)
             group.append(split)
             names.add(document.name)
             count += len(split.spans)
@@ -335,13 +337,6 @@ class SearchIndex:
                 group, names, count = [], set(), 0
         if group:
             yield group
-
-    def _split(self, document: Document, digest: bytes) -> _SplitDocument:
-        narrowest = min(self._embedders, key=lambda retriever: retriever.max_tokens)
-        tokenizer, length = narrowest.tokenizer, narrowest.max_tokens
-        title, num_tokens = shorten_title(document.title, tokenizer, length // 2)
-        spans = split_passages(document.text, tokenizer, length - num_tokens)
-        return _SplitDocument(document, digest, title, spans)
 
     def _insert(self, split: _SplitDocument, rows: Iterator[tuple[bytes, ...]]) -> None:
         document, digest, _, spans = split
@@ -448,8 +443,7 @@ class SearchIndex:
                 ).fetchone()
                 if row is not None:
                     name, title, text, start, stop, page_starts = row
-                    starts = json.loads(page_starts)
-                    page = int(np.searchsorted(starts, start, "right")) if starts else None
+                    page = _page(json.loads(page_starts), start)
                     found[number] = Passage(number, name, title, text[start:stop], start, page)
         return [found[number] for number in numbers if number in found]
 
@@ -458,6 +452,62 @@ class SearchIndex:
         with self._lock:
             (newest,) = self._connection.execute("SELECT max(id) FROM passages").fetchone()
         return newest or 0
+
+
+def embed_document(document: Document, embedder: Any) -> list[dict[str, Any]]:
+    """Splits a document into passages and embeds them, for another search engine.
+
+    The passages are the same as in a `SearchIndex`. Documents are embedded separately, so a
+    document's vectors do not depend on other documents.
+
+    Args:
+        document: The document, for example from `read_documents`.
+        embedder: The `TextEmbedder` or `StaticEmbedder` for passages.
+
+    Returns:
+        A dict for each passage, which can be written as JSON: `document` (its name), `title`,
+        `text`, `start` (the offset of its first character), `page` (from 1, or `None`) and
+        `vector`, a list of floats with unit norm.
+
+    Example:
+
+    ```python
+    embedder = keras_bert.TextEmbedder.from_preset("minilm")
+    for document in read_documents("docs"):
+        for passage in embed_document(document, embedder):
+            print(json.dumps(passage))
+    ```
+    """
+    # It reads no files, and needs no probe to encode.
+    split = _split(document, b"", [NearestVectors(Path(), embedder, np.zeros(0, "float32"))])
+    vectors = unit_rows(embedder.embed_documents(split.texts)).tolist() if split.spans else []
+    return [
+        {
+            "document": document.name,
+            "title": document.title,
+            "text": document.text[start:stop],
+            "start": start,
+            "page": _page(document.page_starts, start),
+            "vector": vector,
+        }
+        for (start, stop), vector in zip(split.spans, vectors, strict=True)
+    ]
+
+
+def _split(
+    document: Document, digest: bytes, retrievers: Sequence[EmbeddingRetriever]
+) -> _SplitDocument:
+    """Splits a document into passages that all retrievers can encode."""
+    narrowest = min(retrievers, key=lambda retriever: retriever.max_tokens)
+    tokenizer, length = narrowest.tokenizer, narrowest.max_tokens
+    title, num_tokens = shorten_title(document.title, tokenizer, length // 2)
+    spans = split_passages(document.text, tokenizer, length - num_tokens)
+    return _SplitDocument(document, digest, title, spans)
+
+
+def _page(page_starts: Sequence[int], start: int) -> int | None:
+    """Returns the page of a character, from 1, or `None` for documents without pages."""
+    return bisect.bisect_right(page_starts, start) if page_starts else None
 
 
 def _digest(document: Document) -> bytes:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches documents by words and by meaning, also while another process changes the index."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ from keras_bert.search import (
     Searcher,
     SearchIndex,
     SearchIndexError,
+    embed_document,
     nearest,
     read_documents,
 )
@@ -101,6 +103,24 @@ def test_each_mode_finds_its_passages(embedder, tmp_path):
     (hit, *_) = Searcher(index).search("visa", top_k=1)
     assert hit.text[slice(*hit.snippet)] == "who needs a visa."
     assert found(index, "", mode="words") == found(index, "?!", mode="words") == []
+
+
+def test_embedded_documents_match_an_index(embedder, tmp_path):
+    document = Document("a", TEXTS["a"], "visa", (0, 30))
+    index = SearchIndex(tmp_path / "index", embedder)
+    index.add([Document("b", TEXTS["b"]), document])
+    passages = json.loads(json.dumps(embed_document(document, embedder)))
+    stored = [index.passages([n])[0]._asdict() for n in range(1, len(index) + 1)]
+    stored = [passage for passage in stored if passage["document"] == "a"]
+    names = ("document", "title", "text", "start", "page")
+    assert len(passages) > 2
+    assert {passage["page"] for passage in passages} == {1, 2}
+    for passage, other in zip(passages, stored, strict=True):
+        assert {name: passage[name] for name in names} == {name: other[name] for name in names}
+        (hit, *_) = Searcher(index).search(f"visa {passage['text']}", mode="vectors")
+        query = embedder.embed_queries(f"visa {passage['text']}")
+        assert hit.score == pytest.approx(query @ passage["vector"] / np.linalg.norm(query))
+    assert embed_document(Document("empty", ""), embedder) == []
 
 
 def test_changes_are_found_by_other_readers(embedder, tmp_path):
