@@ -2,18 +2,24 @@
 """Compares ways to find documents: their quality, speed, size and the time to index them.
 
     python -m training.benchmarks.retrieval --data_dir=cranfield \\
-        --subjects=words,static:static,vectors:minilm,fused:minilm,bm25s
+        --subjects=words,static:static,vectors:minilm,fused:minilm,bm25s,txtai:minilm
 
-Each subject indexes the documents of a collection in Cranfield's or BEIR's format, and answers the
-queries one at a time, as a user asks them. The rounds alternate between the subjects, so other work
-on the machine affects all of them equally.
+Each subject indexes the documents of a collection, and answers the queries one at a time, as a user
+asks them. Other libraries run in separate processes, if necessary with other Python interpreters:
+--python=pylate:/tmp/pylate/bin/python. The rounds alternate between the subjects, so other work on
+the machine affects all of them equally.
 """
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import dataclasses
 import itertools
+import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import types
@@ -32,16 +38,14 @@ from keras_bert.tables import markdown_table
 
 from ..engine import program
 from ..engine.options import CommandConfig, NonNegativeInt, PositiveInt
+from ..readers.question_files import read_questions
 from ..readers.trec_files import Collection, rank_documents, read_collection
 from ..scores.ranking_scores import ranking_scores
+from . import retrieval_peers
+from .retrieval_peers import MOST_FOUND, PEERS, Build, Documents, Search
 
-Documents = Mapping[str, str]
 Scored = list[tuple[str, float]]
-Search = Callable[[str], Scored]
-# Indexes documents, and returns a search function and the number of bytes of the index
-Build = Callable[[Documents], tuple[Search, int]]
 
-_MOST_FOUND = 100
 _WITHOUT_CHECKPOINT = ("words", "bm25s")
 
 
@@ -51,12 +55,15 @@ class RetrievalConfig(CommandConfig):
 
     Args:
         data_dir: Directory with documents, queries and relevance judgments in the formats of
-            finetune --task=ranking.
+            finetune --task=ranking. Of multiple splits, only the scored one is used. Or a file of
+            questions in SQuAD's format, whose passages are the documents.
         subjects: The subjects, with a checkpoint except for words (BM25) and the library bm25s:
             static, vectors (a TextEmbedder), sparse, late (late interaction), fused (words and
             vectors), reranked (a re-ranker's .keras file, for the best candidates of fused:minilm)
-            and sentence_transformers. A checkpoint is a directory, hf://organization/model or
-            minilm.
+            and other libraries: sentence_transformers (with faiss), txtai (hybrid) and pylate
+            (with fast-plaid). A checkpoint is a directory, hf://organization/model or minilm.
+        python: Python interpreters of other libraries, each library:interpreter. By default, the
+            interpreter of this command. Libraries that are not installed are skipped.
         num_queries: Number of queries to use, at equal distances. 0 uses all.
         candidates: Number of documents to re-rank.
         sequence_length: Maximum number of tokens in a document. Longer documents are truncated, or
@@ -68,6 +75,7 @@ class RetrievalConfig(CommandConfig):
 
     data_dir: str = ""
     subjects: tuple[str, ...] = ("words", f"vectors:{minilm.NAME}", f"fused:{minilm.NAME}")
+    python: tuple[str, ...] = ()
     num_queries: NonNegativeInt = 0
     candidates: PositiveInt = 50
     sequence_length: PositiveInt = 256
@@ -75,34 +83,44 @@ class RetrievalConfig(CommandConfig):
     json: str = ""
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for one in self.python:
+            kind, _, interpreter = one.partition(":")
+            if kind not in PEERS or not interpreter:
+                raise ValueError(
+                    f"--python must be library:interpreter with a library of {', '.join(PEERS)}. "
+                    f"Received: {one!r}"
+                )
 
-class Subject:
+
+class Subject(abc.ABC):
     """A way to find documents.
 
     Args:
         name: Its name in `--subjects`.
-        build: Indexes documents.
     """
 
-    def __init__(self, name: str, build: Build) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._build = build
+        self._bytes, self._seconds = 0, 0.0
         self._times: list[float] = []
         self._run: dict[str, list[str]] = {}
 
+    @abc.abstractmethod
     def index(self, documents: Documents) -> None:
         """Indexes documents."""
-        start = time.perf_counter()
-        self._search, self._bytes = self._build(documents)
-        self._seconds = time.perf_counter() - start
 
+    @abc.abstractmethod
     def answer(self, queries: Mapping[str, str]) -> None:
         """Answers queries, one at a time."""
-        for number, query in queries.items():
-            start = time.perf_counter()
-            found = self._search(query)
-            self._times.append(time.perf_counter() - start)
-            self._run[number] = [name for name, _ in rank_documents(found)]
+
+    def close(self) -> None:  # noqa: B027  (most subjects have nothing to stop)
+        """Stops the subject's process."""
+
+    def _record(self, number: str, seconds: float, found: Scored) -> None:
+        self._times.append(seconds)
+        self._run[number] = [name for name, _ in rank_documents(found)]
 
     def results(self, collection: Collection) -> dict[str, str | float]:
         """Returns the table's cells by column."""
@@ -114,6 +132,83 @@ class Subject:
             "Bytes per document": round(self._bytes / len(collection.documents)),
             "Seconds to index": round(self._seconds, 1),
         }
+
+
+class OwnSubject(Subject):
+    """A way to find documents with `keras_bert`, in this process.
+
+    Args:
+        name: Its name in `--subjects`.
+        build: Indexes documents.
+    """
+
+    def __init__(self, name: str, build: Build) -> None:
+        super().__init__(name)
+        self._build = build
+
+    def index(self, documents: Documents) -> None:
+        start = time.perf_counter()
+        self._search, self._bytes = self._build(documents)
+        self._seconds = time.perf_counter() - start
+
+    def answer(self, queries: Mapping[str, str]) -> None:
+        for number, query in queries.items():
+            start = time.perf_counter()
+            found = self._search(query)
+            self._record(number, time.perf_counter() - start, found)
+
+
+class PeerError(RuntimeError):
+    """Raised if another library is not installed, or if its process stops."""
+
+
+class Peer(Subject):
+    """Another library, in a process.
+
+    Args:
+        name: Its name in `--subjects`.
+        python: The library's Python interpreter.
+        checkpoint: The checkpoint's directory, or an empty string.
+        sequence_length: Maximum number of tokens in a document.
+
+    Raises:
+        PeerError: If the library is not installed.
+    """
+
+    def __init__(self, name: str, python: str, checkpoint: str, sequence_length: int) -> None:
+        super().__init__(name)
+        kind = name.partition(":")[0]
+        # -P: The names of our files must not hide the modules of other libraries.
+        command = [python, "-P", retrieval_peers.__file__, kind, checkpoint, str(sequence_length)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
+        if error := self._receive():
+            self.close()
+            packages = PEERS[kind][1]
+            raise PeerError(f"{name}: {error}. Run {python} -m pip install {packages}")
+
+    def index(self, documents: Documents) -> None:
+        self._bytes, self._seconds = self._ask(documents)
+
+    def answer(self, queries: Mapping[str, str]) -> None:
+        answers = self._ask(list(queries.values()))
+        for number, (seconds, found) in zip(queries, answers, strict=True):
+            self._record(number, seconds, found)
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def _ask(self, question: Any) -> Any:
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        return self._receive()
+
+    def _receive(self) -> Any:
+        line = self._process.stdout.readline()  # type: ignore[union-attr]
+        if not line:
+            self.close()
+            status = self._process.returncode
+            raise PeerError(f"{self.name}: the process exited with status {status}")
+        return json.loads(line)
 
 
 def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject:
@@ -149,15 +244,17 @@ def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject
         "late": lambda: _max_sim(load(keras_bert.LateInteractionEmbedder, "document_length")),
         "fused": fused,
         "reranked": reranked,
-        "bm25s": lambda: _bm25s,
-        "sentence_transformers": lambda: _sentence_transformers(checkpoint, config.sequence_length),
     }
-    if kind not in builds or bool(checkpoint) == (kind in _WITHOUT_CHECKPOINT):
+    kinds = [*builds, *PEERS]
+    if kind not in kinds or bool(checkpoint) == (kind in _WITHOUT_CHECKPOINT):
         raise ValueError(
-            f"--subjects must be among {', '.join(builds)}, with a checkpoint after a colon except "
+            f"--subjects must be among {', '.join(kinds)}, with a checkpoint after a colon except "
             f"for {' and '.join(_WITHOUT_CHECKPOINT)}. Received: {name!r}"
         )
-    return Subject(name, builds[kind]())
+    if kind in PEERS:
+        python = dict(one.split(":", 1) for one in config.python).get(kind, sys.executable)
+        return Peer(name, python, checkpoint and minilm.resolve(checkpoint), config.sequence_length)
+    return OwnSubject(name, builds[kind]())
 
 
 def _products(embedder: Any) -> Build:
@@ -195,7 +292,7 @@ def _max_sim(embedder: Any) -> Build:
 
 
 def _best(documents: Documents, scores: np.ndarray) -> Scored:
-    best = np.argpartition(-scores, min(_MOST_FOUND, len(scores)) - 1)[:_MOST_FOUND]
+    best = np.argpartition(-scores, min(MOST_FOUND, len(scores)) - 1)[:MOST_FOUND]
     names = list(documents)
     return [(names[index], float(scores[index])) for index in best]
 
@@ -209,7 +306,7 @@ def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 10) -
 
         def search(query: str) -> Scored:
             best: dict[str, float] = {}
-            for count in (2 * top_k, _MOST_FOUND):
+            for count in (2 * top_k, MOST_FOUND):
                 for hit in Searcher(index).search(query, count, mode=mode):
                     best.setdefault(hit.document, hit.score)
                 if len(best) >= top_k:  # documents, which can have many passages
@@ -250,58 +347,44 @@ def _reranked(build_first: Build, reranker: Any) -> Build:
     return build
 
 
-def _bm25s(documents: Documents) -> tuple[Search, int]:
-    """Ranks by the library bm25s."""
-    import bm25s
+def _read_collection(path: Path) -> Collection:
+    """Reads a directory with a collection, or a file of questions in SQuAD's format.
 
-    def tokenize(texts: list[str]) -> Any:
-        return bm25s.tokenize(texts, stopwords="en", show_progress=False)
-
-    retriever = bm25s.BM25()
-    retriever.index(tokenize(list(documents.values())), show_progress=False)
-    names = list(documents)
-
-    def search(query: str) -> Scored:
-        found, scores = retriever.retrieve(
-            tokenize([query]), k=min(_MOST_FOUND, len(names)), show_progress=False
-        )
-        return [(names[index], float(x)) for index, x in zip(found[0], scores[0], strict=True)]
-
-    return search, sum(retriever.scores[name].nbytes for name in ("data", "indices", "indptr"))
-
-
-def _sentence_transformers(checkpoint: str, sequence_length: int) -> Build:
-    """Ranks by cosine similarities, computed by sentence-transformers."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(minilm.resolve(checkpoint), device="cpu")
-    model.max_seq_length = sequence_length
-
-    def encode(texts: list[str]) -> np.ndarray:
-        return model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
-
-    def build(documents: Documents) -> tuple[Search, int]:
-        vectors = encode(list(documents.values()))
-        return lambda query: _best(documents, vectors @ encode([query])[0]), vectors.nbytes
-
-    return build
+    A question's relevant document is its passage. Unanswerable questions are not used.
+    """
+    if path.is_dir():
+        return read_collection(path)
+    documents: dict[str, str] = {}  # IDs by text
+    queries, qrels = {}, {}
+    for example in read_questions(path).examples:
+        document = documents.setdefault(example.context, str(len(documents)))
+        if example.answers:
+            queries[example.id] = example.question
+            qrels[example.id] = {document: 1}
+    return Collection({document: text for text, document in documents.items()}, queries, qrels)
 
 
 def main(config: RetrievalConfig) -> None:
     program.check_new_file("--json", config.json, config.overwrite)
     if not config.data_dir:
         raise ValueError("--data_dir must be given. Received: no --data_dir")
-    collection = read_collection(Path(config.data_dir))
-    numbers = [number for number in collection.queries if collection.qrels.get(number)]
+    collection = _read_collection(Path(config.data_dir))
+    scored = list(collection.parts(2).values())[-1] if collection.splits else collection.queries
+    numbers = [number for number in scored if collection.qrels.get(number)]
     if config.num_queries:
         numbers = numbers[:: max(1, len(numbers) // config.num_queries)][: config.num_queries]
     queries = {number: collection.queries[number] for number in numbers}
     print(f"{len(collection.documents)} documents, {len(queries)} queries", flush=True)
-    with tempfile.TemporaryDirectory() as parent:
-        subjects = [
-            make_subject(name, config, Path(parent, str(position)))
-            for position, name in enumerate(config.subjects)
-        ]
+    subjects: list[Subject] = []
+    with tempfile.TemporaryDirectory() as parent, contextlib.ExitStack() as stack:
+        for position, name in enumerate(config.subjects):
+            try:
+                subject = make_subject(name, config, Path(parent, str(position)))
+            except PeerError as error:
+                print(f"skipped: {error}", flush=True)
+            else:
+                stack.callback(subject.close)
+                subjects.append(subject)
         for subject in subjects:
             subject.index(collection.documents)
             print(f"indexed: {subject.name}", flush=True)
