@@ -29,12 +29,15 @@ class RowRequest:
             its own name, and `num_words` is the number of `words` in each example.
         items: If a prediction is a list of dicts, maps each key to the output or input with its
             values. Empty if a prediction is a dict of the outputs.
+        keys: Output with the keys, if a prediction is a dict with a dict for each of `items`.
+            Elements without a key are left out.
         count: Output or input with the number of elements in each example.
     """
 
     signature: str = "serving_default"
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
     items: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keys: str = ""
     count: str = ""
 
 
@@ -57,6 +60,8 @@ class ExportDescription:
             `None` if it splits long texts into windows.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         dtype: Precision of the encoder's weights and matmuls.
+        embedding_kind: The kind of an embedder's embeddings, see `Task.embedding_kind`. Empty for
+            other tasks.
         pooling: How an embedder pools token embeddings. Empty for other tasks.
         normalize: Whether an embedder scales its embeddings to unit norm.
         word_unit: How a tagger splits texts into words. Empty for other tasks.
@@ -73,6 +78,7 @@ class ExportDescription:
     sequence_length: int | None = None
     max_text_bytes: int | None = None
     dtype: str = "float32"
+    embedding_kind: str = ""
     pooling: str = ""
     normalize: bool = False
     word_unit: str = ""
@@ -95,6 +101,7 @@ class ExportDescription:
             task.preprocessor.sequence_length if truncates else None,
             options.max_text_bytes,
             options.dtype,
+            task.embedding_kind,
             getattr(task, "pooling", ""),
             getattr(task, "normalize", False),
             getattr(task, "word_unit", None) or "",

@@ -51,19 +51,21 @@ def export_task(
     - `onnx`, `openvino`, `litert`: The network without the tokenizer, in float32 or int8. Its
       inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or `(batch,
       choices, length)` for multiple choice. It has the task's outputs. A single output is called
-      `logits`, or `embedding` for an embedder. A tagger with a CRF or a scheme also accepts
+      `logits`, or `embedding` for an embedder. A sparse embedder's `embedding` is dense, float32
+      `(batch, vocabulary)`. A tagger with a CRF or a scheme also accepts
       `word_mask`, int32 `(batch, length)`, which is 1 at each word's first token. It also outputs
       `labels`, the class IDs of the most probable label sequence, and their `scores`, see
       `TokenClassifier.tag`. At other tokens, they are -1 and 0.
-    - `mediapipe`: A LiteRT model of a classifier, regression or embedder, with the vocabulary and
-      the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities. The
-      tokenizer must be an uncased WordPiece tokenizer. See `keras_bert.export.formats.mediapipe`.
+    - `mediapipe`: A LiteRT model of a classifier, regression or dense embedder, with the vocabulary
+      and the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities.
+      The tokenizer must be an uncased WordPiece tokenizer. See
+      `keras_bert.export.formats.mediapipe`.
     - `onnx_hugging_face`: A directory in the layout of the Hugging Face Hub, for transformers.js
       and fastembed. It contains `config.json`, the tokenizer, `onnx/model.onnx` in float32 and
       `onnx/model_quantized.onnx` in int8. Inputs and outputs have their names and dtypes in
       `transformers`: `input_ids`, `attention_mask` and, with segments, `token_type_ids`, int64. An
-      embedder's output is `last_hidden_state`, and its pooling and normalization are in the files
-      of sentence-transformers.
+      embedder's output is `last_hidden_state`, or for a sparse embedder the masked LM's `logits`,
+      and its pooling and normalization are in the files of sentence-transformers.
     - `openvino` with `text=True`: A classifier, regression or embedder with its tokenizer. See
       `keras_bert.export.openvino_text`. To run it, you need the packages `openvino` and
       `openvino_tokenizers`, or OpenVINO Model Server, but not TensorFlow.
@@ -105,7 +107,8 @@ def export_task(
             and split into windows if the task has windows.
         chunk_tokens: Number of tokens, including padding, that a SavedModel computes at a time. The
             examples in a batch are computed in parallel, in chunks of similar lengths. The default
-            is for CPUs. We recommend 16,384 or more for a GPU.
+            is for CPUs. We recommend 16,384 or more for a GPU. A sparse embedder has a logit for
+            each of these tokens and each token in the vocabulary, 2 GB for 16,384 tokens and BERT.
         padded_batches: Whether a SavedModel is for servers that pad requests of different lengths,
             so that they can share a batch. Its `batching_params.pbtxt` then enables padding.
             Signatures that accept words or choices then require their number, because padding looks

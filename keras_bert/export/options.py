@@ -66,6 +66,7 @@ class Servable(Protocol):
     preprocessor: Any
     output_name: str
     predict_method: str
+    embedding_kind: str
     fields: tuple[str, ...]
     optional_fields: tuple[str, ...]
     list_fields: tuple[str, ...]

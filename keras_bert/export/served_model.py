@@ -163,6 +163,14 @@ class ServedModel:
                 {name: column[row] for name, column in outputs.items()} for row in range(len(rows))
             ]
         columns = {**values, **outputs}
+        if request.keys:
+            return [
+                {
+                    name: {k: v for k, v in zip(keys, columns[output][row], strict=True) if k}
+                    for name, output in request.items.items()
+                }
+                for row, keys in enumerate(columns[request.keys])
+            ]
         return [
             [
                 {key: columns[name][row][item] for key, name in request.items.items()}

@@ -19,7 +19,7 @@ elements in each example.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,6 +36,7 @@ from keras_bert.export.served_inputs import (
     validate_texts,
 )
 from keras_bert.export.served_outputs import NO_VALUE, ServedOutputs, add_row_errors
+from keras_bert.ops.tensorflow_graphs import trace_once
 
 TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
@@ -45,6 +46,8 @@ PROMPT_SIGNATURE = "serve_with_prompt"
 
 # How to read a multi-label classifier's labels
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
+# How to read a sparse embedder's tokens and weights
+SPARSE_REQUESTS = (RowRequest(items={"embedding": "weights"}, keys="tokens", count="num_weights"),)
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
@@ -152,15 +155,62 @@ def labels_that_apply(
     }
 
 
-def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
+def dense_outputs(embedding: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns an embedder's outputs. See `embedding_signatures`."""
+    return {"embedding": embedding}
+
+
+def sparse_outputs(
+    tokens: Sequence[str], num_embeddings: int
+) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+    """Returns a function from the weights `(batch, embeddings)` to a sparse embedder's outputs.
+
+    Args:
+        tokens: The vocabulary. Embeddings beyond it have the token `""`.
+        num_embeddings: Number of embeddings.
+    """
+    names = [*tokens, *[""] * (num_embeddings - len(tokens))]
+
+    def answers(embedding: tf.Tensor) -> dict[str, tf.Tensor]:
+        num_weights = tf.reduce_sum(tf.cast(embedding > 0, tf.int32), axis=-1)
+        # The maximum over zero examples is the lowest integer.
+        width = tf.maximum(0, tf.reduce_max(num_weights))
+        weights, token_ids = tf.math.top_k(embedding, width)
+        is_weight = tf.sequence_mask(num_weights, width)
+        return {
+            "tokens": tf.where(is_weight, tf.gather(tf.constant(names, tf.string), token_ids), ""),
+            "token_ids": tf.where(is_weight, token_ids, -1),
+            "weights": tf.where(is_weight, weights, 0.0),
+            "num_weights": num_weights,
+        }
+
+    # All signatures share one copy of the vocabulary.
+    return trace_once(answers)
+
+
+def embedding_signatures(
+    task: Servable,
+    options: ExportOptions,
+    answers: Callable[[tf.Tensor], dict[str, tf.Tensor]] = dense_outputs,
+) -> dict[str, Any]:
     """Returns the signature functions for an embedder's SavedModel.
 
-    - `serving_default` accepts `text` and adds the default prompt. It returns `embedding`, float32
-      `(batch, hidden)`.
-    - `serve_ids` accepts `token_ids` and adds no prompt. It returns `embedding` and `error`, string
+    - `serving_default` accepts `text` and adds the default prompt. A dense embedder returns
+      `embedding`, float32 `(batch, hidden)`. A sparse embedder returns:
+        - `tokens`: Tokens with a weight above 0, in descending order of weight, string `(batch,
+          weights)`, padded with empty strings.
+        - `token_ids`: IDs of these tokens, int32 `(batch, weights)`, padded with -1.
+        - `weights`: Weights of these tokens, float32 `(batch, weights)`, padded with 0.
+        - `num_weights`: Number of these tokens, int32 `(batch,)`.
+    - `serve_ids` accepts `token_ids` and adds no prompt. It returns the same and `error`, string
       `(batch,)`.
     - `serve_with_prompt` accepts `text` and `prompt_name`, string `(batch,)`, which may be `""` for
-      no prompt. It returns the same, and only exists if the task has prompts.
+      no prompt. It returns the same as `serve_ids`, and only exists if the task has prompts.
+
+    Args:
+        task: The embedder.
+        options: Export options.
+        answers: Function from the embeddings to the outputs.
     """
     outputs = ServedOutputs(task, options)
     prompts = Prompts.from_task(task)
@@ -170,7 +220,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
         default = prompts.text()
         count = num_prompt_tokens(task.preprocessor, default)
         embedding = outputs.compute_of_texts(add_prompt(default, text), num_prompt_tokens=count)
-        return {"embedding": embedding}
+        return answers(embedding)
 
     def serve_with_prompt(text: tf.Tensor, prompt_name: tf.Tensor) -> dict[str, tf.Tensor]:
         text, name = validate_texts((text, prompt_name), "text and prompt_name", options)
@@ -185,7 +235,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
             add_prompt(tf.gather(texts, number), text),
             num_prompt_tokens=tf.gather(tf.constant([0, *counts]), number),
         )
-        return add_row_errors({"embedding": embedding}, error)
+        return add_row_errors(answers(embedding), error)
 
     def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
         limit = text_limit(task.preprocessor, 1)
@@ -193,7 +243,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
-        return add_row_errors({"embedding": outputs.compute_single_output(features)}, error)
+        return add_row_errors(answers(outputs.compute_single_output(features)), error)
 
     signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),

@@ -21,6 +21,14 @@ class PromptedTask(Task):
     def _all_prompts(self) -> Prompts:
         return Prompts.from_task(self)
 
+    def serving_embeddings(self, embeddings: Any) -> list[dict[str, Any]]:
+        """Returns the outputs that the signatures return after `export`, for each embedding.
+
+        Args:
+            embeddings: The embeddings, as `embed` or `predict` returns them for a list of texts.
+        """
+        return [{"embedding": vector.tolist()} for vector in embeddings]
+
     def _prompt(self, name: str | None, prompt: str | None) -> str:
         """Returns the text to add in front of each text, given the arguments of `embed`."""
         if prompt is None:

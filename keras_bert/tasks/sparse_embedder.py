@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,6 +12,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.batches import Batches, WrappedBatches
+from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.pooling import SpladePooling
@@ -26,6 +27,9 @@ from keras_bert.tasks.tuple_task import TupleTask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from keras_bert.export import ExportOptions
+    from keras_bert.export.description import RowRequest
 
 # Maximum number of logits in a batch of `embed`, 512 MB. There is one per position and token.
 _MAX_LOGITS = 1 << 27
@@ -56,6 +60,9 @@ class SparseEmbedder(TupleTask):
     `sequence_length` save much memory. `compile()` defaults to AdamW with a learning rate of 2e-5
     and `keras_bert.losses.SpladeLoss()`, which increases the number of weights that are 0. `fit`
     adds no prompts.
+
+    A SavedModel from `export` maps texts to tokens with weights, see
+    `keras_bert.export.signatures.embedding_signatures`. It adds the default prompt.
 
     `embed` requires SciPy: `pip install scipy`, or the extra `training`.
 
@@ -97,6 +104,7 @@ class SparseEmbedder(TupleTask):
     """
 
     predict_method = "embed"
+    embedding_kind = "sparse"
     default_learning_rate = 2e-5
     preset_options = ("pooling", "activation", "prompts", "default_prompt_name")
     output_name = "embedding"
@@ -286,13 +294,13 @@ class SparseEmbedder(TupleTask):
                 f"{checks.shorten_repr(embeddings)}"
             )
         vocabulary = self.preprocessor.tokenizer.vocabulary
-        rows = _scipy_sparse().csr_array(embeddings)[:, : len(vocabulary)]
-        decoded = []
-        for start, stop in zip(rows.indptr, rows.indptr[1:], strict=False):
-            tokens, weights = rows.indices[start:stop], rows.data[start:stop]
-            order = np.argsort(-weights, kind="stable")[:top_k]
-            decoded.append({vocabulary[tokens[at]]: float(weights[at]) for at in order})
-        return decoded
+        return [
+            {
+                vocabulary[token]: weight
+                for token, weight in zip(ids.tolist(), weights.tolist(), strict=True)
+            }
+            for ids, weights in _rows_by_weight(embeddings, len(vocabulary), top_k)
+        ]
 
     def rank(
         self,
@@ -338,6 +346,36 @@ class SparseEmbedder(TupleTask):
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": weights} for weights in self.decode(self.embed(columns["text"]))]
 
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        texts = columns_of_rows(rows, self.fields)["text"]
+        return self.serving_embeddings(self.embed(texts)) if len(rows) else []
+
+    def serving_embeddings(self, embeddings: Any) -> list[dict[str, Any]]:
+        size = self.config.vocabulary_size
+        vocabulary = self.preprocessor.tokenizer.vocabulary
+        names = [*vocabulary, *[""] * (size - len(vocabulary))]
+        return [
+            {
+                "tokens": [names[token] for token in ids],
+                "token_ids": ids.tolist(),
+                "weights": weights.tolist(),
+                "num_weights": len(ids),
+            }
+            for ids, weights in _rows_by_weight(embeddings, size)
+        ]
+
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.signatures import embedding_signatures, sparse_outputs
+
+        vocabulary = self.preprocessor.tokenizer.vocabulary
+        answers = sparse_outputs(vocabulary, self.config.vocabulary_size)
+        return embedding_signatures(self, options, answers)
+
+    def serving_requests(self) -> tuple[RowRequest, ...]:
+        from keras_bert.export.signatures import SPARSE_REQUESTS
+
+        return SPARSE_REQUESTS
+
 
 class _SmallBatches(WrappedBatches):
     """Splits batches of `(features, index)` whose logits would need too much memory."""
@@ -357,6 +395,17 @@ class _SmallBatches(WrappedBatches):
             for start in range(0, num_rows, step):
                 part = slice(start, start + step)
                 yield {name: values[part] for name, values in features.items()}, index[part]
+
+
+def _rows_by_weight(
+    embeddings: Any, num_columns: int, top_k: int | None = None
+) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Yields each embedding's columns and weights, in descending order of weight."""
+    rows = _scipy_sparse().csr_array(embeddings)[:, :num_columns]
+    for start, stop in zip(rows.indptr, rows.indptr[1:], strict=False):
+        columns, weights = rows.indices[start:stop], rows.data[start:stop]
+        order = np.argsort(-weights, kind="stable")[:top_k]
+        yield columns[order], weights[order]
 
 
 def _scipy_sparse() -> Any:

@@ -52,6 +52,13 @@ class Task(TextTrainer):
     predict_method: ClassVar[str] = ""
     """The method that makes predictions for text, for example `classify`, or an empty string."""
 
+    embedding_kind: ClassVar[str] = ""
+    """What an embedder computes for a text, or an empty string for other tasks.
+
+    `"dense"` is a vector, `"sparse"` a weight for each token in the vocabulary, and
+    `"multi_vector"` a vector for each token in the text.
+    """
+
     fields: ClassVar[tuple[str, ...]] = ("text",)
     """The names of the fields in a text example."""
 

@@ -136,6 +136,7 @@ class TextEmbedder(TupleTask):
     """
 
     predict_method = "embed"
+    embedding_kind = "dense"
     supports_windows = True
     default_learning_rate = 2e-5
     preset_options = (
@@ -384,7 +385,7 @@ class TextEmbedder(TupleTask):
         return keras.ops.convert_to_numpy(scaled) if is_array else scaled
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
-        return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]
+        return self.serving_embeddings(self.embed(columns["text"]))
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         rows = super()._read(x, y, sample_weight, options)

@@ -12,6 +12,7 @@ import pytest
 import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
 from keras_bert.export import ExportError
+from tests.export.served_tasks import make_served_task
 from tests.export.small_classifier import make_classifier
 from tests.text import small_tokenizers
 
@@ -171,6 +172,23 @@ def test_label_sequences_match_tagger(classifier, format, tmp_path):
     for name, values in zip(("labels", "scores"), expected, strict=True):
         np.testing.assert_allclose(outputs[name][mask == 1], np.concatenate(values), atol=1e-5)
     assert set(outputs["labels"][mask == 0]) == {-1}
+
+
+def test_onnx_sparse_embeddings_match_embed(tmp_path):
+    pytest.importorskip("tf2onnx")
+    pytest.importorskip("scipy")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    embedder = make_served_task("sparse").task
+    embedder.export(tmp_path / "model.onnx", "onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    ids = embedder.preprocessor(["the cat", "able " * 9])
+    inputs = {name: np.asarray(values, "int32") for name, values in ids.items()}
+    inputs["segment_ids"] = np.zeros_like(inputs["token_ids"])
+    (weights,) = session.run(["embedding"], inputs)
+    expected = embedder.embed(["the cat", "able " * 9]).toarray()
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    with pytest.raises(ExportError, match=r"dense embedders .* Received: a SparseEmbedder"):
+        embedder.export(tmp_path / "model.tflite", "mediapipe")
 
 
 def test_litert_rejects_multiple_choice(classifier, tmp_path):

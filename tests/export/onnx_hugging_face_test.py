@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.export.served_tasks import make_served_task
 from tests.export.small_classifier import make_classifier
 
 pytest.importorskip("tf2onnx")
@@ -82,6 +83,21 @@ def test_embedder_has_its_pooling_beside(embedder, directory):
         (states,) = session.run(["last_hidden_state"], tokenize(directory("embedder"), text))
         vector = states[0].mean(axis=0)
         np.testing.assert_allclose(vector / np.linalg.norm(vector), expected, atol=1e-5)
+
+
+@pytest.mark.release
+@pytest.mark.filterwarnings("ignore:onnx/model_quantized.onnx must lose")
+def test_sparse_embedder_has_logits(tmp_path):
+    pytest.importorskip("scipy")
+    embedder = make_served_task("sparse").task
+    # The second export replaces the first, and compares the int8 file with it.
+    embedder.export(tmp_path / "sparse", FORMAT)
+    embedder.export(tmp_path / "sparse", FORMAT, calibration=TEXTS, overwrite=True)
+    session = onnxruntime.InferenceSession(tmp_path / "sparse" / "onnx" / "model.onnx")
+    for text, expected in zip(TEXTS, embedder.embed(TEXTS).toarray(), strict=True):
+        (logits,) = session.run(["logits"], tokenize(tmp_path / "sparse", text))
+        weights = np.log1p(np.maximum(logits[0], 0)).max(axis=0)
+        np.testing.assert_allclose(weights, expected, atol=1e-5)
 
 
 def test_transformers_js_matches(classifier, embedder, directory):

@@ -43,6 +43,7 @@ ROWS = {
         {"text": TEXT, "choices": ["", TEXT]},
     ],
     "embedder": [{"text": "the cat sat"}, {"text": TEXT}],
+    "sparse": [{"text": "the cat sat"}, {"text": ""}, {"text": TEXT}],
 }
 
 

@@ -11,6 +11,7 @@ import keras_bert
 from keras_bert.export import ExportOptions
 from tests.export.batching_session import Tensors
 from tests.export.small_classifier import make_answerer, make_classifier
+from tests.models.small_backbone import random_weights
 
 OPTIONS = ExportOptions(
     name="1",
@@ -155,6 +156,21 @@ def _embedder() -> ServedTask:
         prompts={"query": "the "},
         include_prompt=False,
     )
+    return _served_embedder(task, splits=True, bare=("serving_default",))
+
+
+def _sparse_embedder() -> ServedTask:
+    classifier = make_classifier(num_classes=2)
+    # The last two embeddings have no token.
+    config = classifier.config.replace(vocabulary_size=classifier.config.vocabulary_size + 2)
+    task = keras_bert.SparseEmbedder(
+        keras_bert.Backbone(config), classifier.preprocessor, prompts={"query": "the "}
+    )
+    random_weights(task)
+    return _served_embedder(task, splits=False)
+
+
+def _served_embedder(task: Any, **options: Any) -> ServedTask:
     features = [task.preprocessor(texts) for texts in TEXTS]
     requests = {
         "serving_default": _texts("text"),
@@ -164,8 +180,7 @@ def _embedder() -> ServedTask:
             for request in _texts("text")
         ],
     }
-    functions = task.serving_signatures(OPTIONS)
-    return ServedTask(task, OPTIONS, functions, requests, splits=True, bare=("serving_default",))
+    return ServedTask(task, OPTIONS, task.serving_signatures(OPTIONS), requests, **options)
 
 
 def _tagger() -> ServedTask:
@@ -246,6 +261,7 @@ KINDS = {
     "pairs": lambda: _classifier(pair=True, num_classes=3),
     "regression": lambda: _classifier(pair=False, num_classes=1),
     "embedder": _embedder,
+    "sparse": _sparse_embedder,
     "tagger": _tagger,
     "answerer": _answerer,
     "chooser": _chooser,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,11 @@ from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
 from .signatures import DEFAULT_SIGNATURE, PROMPT_NAME, PROMPT_SIGNATURE, Row
 
+# What each kind of embedder computes, and the endpoint for it
+_KINDS = {
+    "dense": ("embeddings", "/embed"),
+    "sparse": ("sparse embeddings", "/embed_sparse"),
+}
 # NVIDIA NIM's values of `truncate`
 _TRUNCATES = {"NONE": False, "END": True}
 
@@ -39,7 +44,8 @@ class EmbeddingRequest:
     Args:
         inputs: The inputs, each a string or a list of token ids.
         field: The request field that contains the inputs, for error messages.
-        options: The values of `option_fields`. The request may have other fields.
+        options: The values of `option_fields`, or of `text_fields` for embeddings that are not
+            dense. The request may have other fields.
         bytes_per_number: Maximum number of bytes per element in the response.
     """
 
@@ -49,17 +55,36 @@ class EmbeddingRequest:
     bytes_per_number: int = MAX_BYTES_OF_NUMBER
 
 
+def kind_of_embeddings(kind: str) -> str:
+    """Returns what a kind of embedder computes, for error messages."""
+    return _KINDS[kind][0]
+
+
+def reason_against_embeddings(kind: str) -> Callable[[LoadedModel], str]:
+    """Returns a function that returns why a model does not compute embeddings of this kind."""
+
+    def reason(model: LoadedModel) -> str:
+        if model.embedding_kind == kind:
+            return ""
+        if model.embedding_kind not in _KINDS:
+            return f"has the method {model.predict_method}"
+        return "computes {}, see {}".format(*_KINDS[model.embedding_kind])
+
+    return reason
+
+
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
     """The embeddings for a request.
 
     Args:
-        vectors: Embeddings, float32 `(inputs, dimensions)`.
+        values: Embeddings, float32 `(inputs, dimensions)`, or for `embed_answers` each input's
+            outputs of the model's signature.
         num_tokens: Number of tokens that the model read, including special tokens.
         truncated: The indices of truncated inputs.
     """
 
-    vectors: np.ndarray
+    values: Any
     num_tokens: int
     truncated: list[int]
 
@@ -77,11 +102,9 @@ def truncation_fields(auto_truncate: bool) -> dict[str, Field]:
     }
 
 
-def option_fields(auto_truncate: bool) -> dict[str, Field]:
-    """Returns the options that each endpoint for embeddings accepts.
+def text_fields(auto_truncate: bool) -> dict[str, Field]:
+    """Returns the options that each endpoint for embeddings of any kind accepts.
 
-    - `dimensions`: Number of leading elements to return per embedding. Defaults to all.
-    - `normalize`: Whether to scale embeddings to unit norm.
     - `prompt_name`: The name of a prompt to add to texts, or `""` for none. Defaults to the model's
       default prompt.
     - `input_type`: What the texts are, instead of `prompt_name`. See `Prompts.name_of_input_type`.
@@ -90,11 +113,23 @@ def option_fields(auto_truncate: bool) -> dict[str, Field]:
     The synonyms are from Voyage AI and Jina AI.
     """
     return {
-        "dimensions": Field(read_count, synonyms=("output_dimension",)),
-        "normalize": Field(read_boolean, True, synonyms=("normalized",)),
         PROMPT_NAME: Field(read_text),
         "input_type": Field(read_text, synonyms=("task",)),
         **truncation_fields(auto_truncate),
+    }
+
+
+def option_fields(auto_truncate: bool) -> dict[str, Field]:
+    """Returns the options that each endpoint for dense embeddings accepts.
+
+    - `dimensions`: Number of leading elements to return per embedding. Defaults to all.
+    - `normalize`: Whether to scale embeddings to unit norm.
+    - `text_fields`
+    """
+    return {
+        "dimensions": Field(read_count, synonyms=("output_dimension",)),
+        "normalize": Field(read_boolean, True, synonyms=("normalized",)),
+        **text_fields(auto_truncate),
     }
 
 
@@ -165,15 +200,13 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
 async def embed(
     server: ModelServer, request: Request, model: LoadedModel, embedding: EmbeddingRequest
 ) -> Embeddings:
-    """Computes embeddings. The whole request is checked before anything is computed.
+    """Computes dense embeddings. The whole request is checked before anything is computed.
 
     Raises:
-        RequestError: If an input is empty, or too long and `truncate` is false, if an id is not in
-            the vocabulary, or if the model does not support an option.
+        RequestError: As in `embed_answers`.
         RejectedRequestError: As in `ModelServer.compute`, and if the response may be too large.
     """
-    inputs, field, options = embedding.inputs, embedding.field, embedding.options
-    check_not_empty([[one] for one in inputs], field)
+    options = embedding.options
     dimensions = options["dimensions"] or model.embedding_dim
     if dimensions > model.embedding_dim:
         raise RequestError(
@@ -186,8 +219,25 @@ async def embed(
             "normalize must be true because the model normalizes its embeddings. Received: false",
             "normalize",
         )
+    server.check_size(len(embedding.inputs), dimensions * embedding.bytes_per_number)
+    computed = await embed_answers(server, request, model, embedding)
+    vectors = np.array([answer["embedding"] for answer in computed.values], "float32")
+    return dataclasses.replace(computed, values=_scaled(vectors, options, model.normalize))
+
+
+async def embed_answers(
+    server: ModelServer, request: Request, model: LoadedModel, embedding: EmbeddingRequest
+) -> Embeddings:
+    """Computes embeddings of any kind, as the outputs of the model's signature.
+
+    Raises:
+        RequestError: If an input is empty, or too long and `truncate` is false, if an id is not in
+            the vocabulary, or if the model does not support an option.
+        RejectedRequestError: As in `ModelServer.compute`.
+    """
+    inputs, field, options = embedding.inputs, embedding.field, embedding.options
+    check_not_empty([[one] for one in inputs], field)
     check_direction(options, model)
-    server.check_size(len(inputs), dimensions * embedding.bytes_per_number)
     text_indices = [index for index, one in enumerate(inputs) if isinstance(one, str)]
     id_indices = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
     prompt = _read_prompt(options, model)
@@ -204,16 +254,15 @@ async def embed(
     num_tokens = sum(len(row["token_ids"]) for row in id_rows)
     num_tokens += sum(map(model.limits.read_tokens, counts))
     text_signature = PROMPT_SIGNATURE if prompt else DEFAULT_SIGNATURE
-    vectors: list[Any] = [None] * len(inputs)
+    values: list[Any] = [None] * len(inputs)
     for signature, indices, rows in (
         (TOKEN_IDS_SIGNATURE, id_indices, id_rows),
         (text_signature, text_indices, text_rows),
     ):
         answers = await server.compute(request, model, signature, rows) if rows else []
         for index, answer in zip(indices, answers, strict=True):
-            vectors[index] = answer["embedding"]
-    scaled = _scaled(np.array(vectors, "float32"), options, model.normalize)
-    return Embeddings(scaled, num_tokens, sorted(truncated))
+            values[index] = answer
+    return Embeddings(values, num_tokens, sorted(truncated))
 
 
 def _read_prompt(options: Row, model: LoadedModel) -> Row:

@@ -114,7 +114,9 @@ class ModelPredictions:
         text_pairs: Whether examples have a second text: `""` (never), `"optional"` (if it is
             unknown whether the model was trained on pairs) or `"required"`.
         multi_label: Whether an example can have multiple labels.
-        embedding_dim: Embedding size, or 0 if the model is not an embedder.
+        embedding_kind: The kind of an embedder's embeddings, see `Task.embedding_kind`. Empty for
+            other tasks.
+        embedding_dim: Embedding size, or 0 if the model is not a dense embedder.
         pooling: How an embedder combines the tokens' hidden states.
         normalize: Whether an embedder scales its embeddings to unit norm.
         dtype: Precision of the encoder's weights and matmuls.
@@ -128,6 +130,7 @@ class ModelPredictions:
     class_names: tuple[str, ...] = ()
     text_pairs: str = ""
     multi_label: bool = False
+    embedding_kind: str = ""
     embedding_dim: int = 0
     pooling: str = ""
     normalize: bool = False
@@ -186,7 +189,7 @@ def answers_of_saved_model(served: Any) -> ModelPredictions:
     return ModelPredictions(
         predict_method=description.predict_method,
         signatures=signatures,
-        ids_signature=signatures[IDS_SIGNATURE] if description.predict_method == "embed" else None,
+        ids_signature=signatures[IDS_SIGNATURE] if description.embedding_kind else None,
         pair_signature=saved_model_pair_signature(served),
         limits=TextLimits(
             served.tokenizer,
@@ -197,7 +200,8 @@ def answers_of_saved_model(served: Any) -> ModelPredictions:
         class_names=description.class_names,
         text_pairs="required" if TEXT_PAIR in description.fields else "",
         multi_label="num_labels" in outputs,
-        embedding_dim=outputs["embedding"].shape[1] if description.predict_method == "embed" else 0,
+        embedding_kind=description.embedding_kind,
+        embedding_dim=outputs["embedding"].shape[1] if "embedding" in outputs else 0,
         pooling=description.pooling,
         normalize=description.normalize,
         dtype=description.dtype,
@@ -224,7 +228,7 @@ def answers_of_task(
     return ModelPredictions(
         predict_method=task.predict_method,
         signatures=task_signatures(task, fields),
-        ids_signature=token_ids_signature(task) if task.predict_method == "embed" else None,
+        ids_signature=token_ids_signature(task) if task.embedding_kind else None,
         pair_signature=task_pair_signature(task),
         limits=TextLimits(preprocessor.tokenizer, length, prompts=Prompts.from_task(task)),
         class_names=tuple(map(str, names or ())),
@@ -234,7 +238,8 @@ def answers_of_task(
         if TEXT_PAIR in optional
         else "",
         multi_label=getattr(task, "multi_label", False),
-        embedding_dim=task.output.shape[-1] if task.predict_method == "embed" else 0,
+        embedding_kind=task.embedding_kind,
+        embedding_dim=task.output.shape[-1] if task.embedding_kind == "dense" else 0,
         pooling=getattr(task, "pooling", ""),
         normalize=getattr(task, "normalize", False),
         dtype=task.compute_dtype,

@@ -13,7 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .embeddings import EmbeddingRequest, embed, option_fields, read_inputs
+from .embeddings import (
+    EmbeddingRequest,
+    embed,
+    option_fields,
+    read_inputs,
+    reason_against_embeddings,
+)
 from .json_fields import Field, encode_json, one_of, read_fields, read_object, read_text
 from .models import LoadedModel
 from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
@@ -33,11 +39,10 @@ def _routes(server: ModelServer) -> list[Route]:
     async def embeddings(request: Request, body: bytes) -> Response:
         request_fields = read_fields(read_object(body, _EXAMPLE), fields)
         model = server.model(request, request_fields["model"])
-        if model.predict_method != "embed":
+        if reason := reason_against_embeddings("dense")(model):
             raise RejectedRequestError(
                 400,
-                "model must have the method 'embed'. Received: "
-                f"{model.name}, which has {model.predict_method!r}",
+                f"model must be a dense embedder. Received: {model.name}, which {reason}",
                 field="model",
             )
         inputs, _ = request_fields["input"]
@@ -52,7 +57,7 @@ def _routes(server: ModelServer) -> list[Route]:
                 "index": index,
                 "embedding": base64.b64encode(vector).decode() if is_base64 else vector,
             }
-            for index, vector in enumerate(answer.vectors)
+            for index, vector in enumerate(answer.values)
         ]
         usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
         content = {"object": "list", "data": data, "model": model.name, "usage": usage}

@@ -62,9 +62,9 @@ def saved_model_signatures(served: Any) -> dict[str, Signature]:
         outputs = _tensors(function.structured_outputs)
         padded = {}
         for request in served.description.requests:
-            if request.signature == name and request.count in outputs:
+            if request.count in outputs:
                 # Lists of fixed length, such as labels, have no padding.
-                items = [item for item in request.items.values() if outputs[item].shape[1] < 0]
+                items = [item for item, spec in outputs.items() if spec.shape[1:2] == (-1,)]
                 padded = dict.fromkeys(items, request.count)
         answer = _rows_of_columns(served, name, tuple(inputs), padded)
         signatures[name] = Signature(inputs, outputs, answer)
@@ -87,7 +87,9 @@ def _rows_of_columns(
         columns = served.predict({key: [row[key] for row in rows] for key in inputs}, name)
         return [
             {
-                key: columns[key][row][: columns[padded[key]][row]] if key in padded else value[row]
+                key: value[row][: max(0, columns[padded[key]][row])]
+                if key in padded
+                else value[row]
                 for key, value in columns.items()
             }
             for row in range(len(rows))
@@ -129,9 +131,10 @@ def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
             for name in {row[PROMPT_NAME] for row in rows}:
                 index = [at for at, row in enumerate(rows) if row[PROMPT_NAME] == name]
                 texts = _texts_of([{"text": rows[at]["text"]} for at in index], compiles)
-                vectors = task.embed([text["text"] for text in texts], prompt_name=name)
-                for at, vector in zip(index, vectors, strict=False):
-                    answers[at] = {"embedding": vector.tolist(), "error": ""}
+                embeddings = task.embed([text["text"] for text in texts], prompt_name=name)
+                outputs = task.serving_embeddings(embeddings)
+                for at, output in zip(index, outputs, strict=False):
+                    answers[at] = {**output, "error": ""}
             return answers
 
         inputs = {**inputs, PROMPT_NAME: Tensor(STRING, (-1,))}
@@ -231,8 +234,7 @@ def token_ids_signature(embedder: Any) -> Signature:
         is_token = (ids != tokenizer.pad_token_id) & (ids != tokenizer.cls_token_id)
         is_token[:, 0] = True
         features = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": is_token}
-        vectors = embedder.predict(features, verbose=0)[: len(rows)]
-        return [{"embedding": vector} for vector in vectors]
+        return embedder.serving_embeddings(embedder.predict(features, verbose=0)[: len(rows)])
 
     return Signature({"token_ids": Tensor(INT32, (-1, -1))}, {}, answer)
 

@@ -27,8 +27,12 @@ from .embeddings import (
     EmbeddingRequest,
     check_direction,
     embed,
+    embed_answers,
+    kind_of_embeddings,
     option_fields,
     read_inputs,
+    reason_against_embeddings,
+    text_fields,
     truncation_fields,
 )
 from .json_fields import (
@@ -72,7 +76,7 @@ _EXAMPLE = '{"inputs": "a text"}'
 _ONLY_LABEL = "LABEL_0"
 # Aggregation strategies. A word always has the label of its first token.
 _STRATEGIES = ("none", "simple", "first")
-_UNSUPPORTED = {"/embed_sparse": "sparse embeddings", "/embed_all": "token embeddings"}
+_UNSUPPORTED = {"/embed_all": "token embeddings"}
 # The prediction methods behind /predict
 _PREDICTS = ("classify", "tag")
 # The parameters of Hugging Face pipelines, by prediction method
@@ -103,6 +107,7 @@ def _routes(server: ModelServer) -> list[Route]:
     api = _Api(server)
     answers = {
         "/embed": api.embed,
+        "/embed_sparse": api.embed_sparse,
         "/similarity": api.similarity,
         "/predict": api.predict,
         "/rerank": api.rerank,
@@ -143,6 +148,7 @@ class _Api:
         self._embedding_options = option_fields(server.auto_truncate)
         inputs = Field(read_inputs(server.max_rows), is_required=True)
         self._embed_fields = {"inputs": inputs, **self._embedding_options}
+        self._sparse_fields = {"inputs": inputs, **text_fields(server.auto_truncate)}
         scores = {
             **truncation_fields(server.auto_truncate),
             "raw_scores": Field(read_boolean, False),
@@ -165,7 +171,9 @@ class _Api:
         model = self._server.model_for(
             request, "embeddings, labels or scores", _other_method(*_PREDICTS, "embed")
         )
-        if model.predict_method == "embed":
+        if model.embedding_kind == "sparse":
+            return await self.embed_sparse(request, payload)
+        if model.embedding_kind == "dense":
             is_similarity = isinstance(payload.get("inputs"), dict)
             return await (self.similarity if is_similarity else self.embed)(request, payload)
         if payload.get("parameters") is None:
@@ -203,16 +211,27 @@ class _Api:
 
     async def embed(self, request: Request, payload: Row) -> Response:
         """Computes an embedding for each input."""
-        model = self._server.model_for(request, "embeddings", _other_method("embed"))
+        model = self._embedder(request, "dense")
         options = read_fields(payload, self._embed_fields)
         inputs, _ = options["inputs"]
         embedding = EmbeddingRequest(inputs, "inputs", options)
         answer = await embed(self._server, request, model, embedding)
-        return await respond(lambda: encode_json(answer.vectors), answer.truncated)
+        return await respond(lambda: encode_json(answer.values), answer.truncated)
+
+    async def embed_sparse(self, request: Request, payload: Row) -> Response:
+        """Computes the token ids and weights of each input."""
+        model = self._embedder(request, "sparse")
+        options = read_fields(payload, self._sparse_fields)
+        inputs, _ = options["inputs"]
+        embedding = EmbeddingRequest(inputs, "inputs", options)
+        answer = await embed_answers(self._server, request, model, embedding)
+        return await respond(
+            lambda: encode_json(list(map(_sparse_values, answer.values))), answer.truncated
+        )
 
     async def similarity(self, request: Request, payload: Row) -> Response:
         """Computes the similarity between one sentence and other sentences."""
-        model = self._server.model_for(request, "embeddings", _other_method("embed"))
+        model = self._embedder(request, "dense")
         sentences = {
             "source_sentence": Field(read_text, is_required=True),
             "sentences": Field(self._read_texts, is_required=True),
@@ -233,7 +252,7 @@ class _Api:
         )
         answer = await embed(self._server, request, model, embedding)
         return await respond(
-            lambda: encode_json(answer.vectors[1:] @ answer.vectors[0]),
+            lambda: encode_json(answer.values[1:] @ answer.values[0]),
             answer.truncated,
         )
 
@@ -317,8 +336,9 @@ class _Api:
         model = self._server.model_for(request, "a description")
         labels = dict(enumerate(model.class_names or [_ONLY_LABEL]))
         label_names = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
+        is_sparse = model.embedding_kind == "sparse"
         kinds = {
-            "embed": {"embedding": {"pooling": model.pooling}},
+            "embed": {"embedding": {"pooling": "splade" if is_sparse else model.pooling}},
             "classify": {"classifier" if model.class_names else "reranker": label_names},
             "tag": {"classifier": label_names},
         }
@@ -341,6 +361,12 @@ class _Api:
             "sha": None,
             "docker_label": None,
         }
+
+    def _embedder(self, request: Request, kind: str) -> LoadedModel:
+        """Returns the model that computes embeddings of this kind for a request."""
+        return self._server.model_for(
+            request, kind_of_embeddings(kind), reason_against_embeddings(kind)
+        )
 
     # === Fields ===
 
@@ -403,6 +429,12 @@ class _Api:
             classes = [{"score": score, "label": label} for score, label in scores]
             predictions.append(sorted(classes, key=lambda one: -one["score"]))
         return predictions, truncated
+
+
+def _sparse_values(answer: Row) -> list[dict[str, Any]]:
+    """Returns an embedding's token ids and weights, in ascending order of id as in TEI."""
+    weights = zip(answer["token_ids"], answer["weights"], strict=True)
+    return [{"index": token_id, "value": weight} for token_id, weight in sorted(weights)]
 
 
 def _other_method(*verbs: str) -> Callable[[LoadedModel], str]:

@@ -54,7 +54,7 @@ class ZeroShotRequest:
 
 def reason_against_zero_shot(model: LoadedModel) -> str:
     """Returns why a model cannot classify by any labels, or `""` if it can."""
-    if model.predict_method == "embed":
+    if model.embedding_kind == "dense":
         return ""
     if model.predict_method != "classify":
         return f"has the method {model.predict_method}"
@@ -84,7 +84,7 @@ async def classify_zero_shot(
             pairs.
         RejectedRequestError: As in `ModelServer.compute`, and if the response may be too large.
     """
-    texts, is_embedder = options.texts, model.predict_method == "embed"
+    texts, is_embedder = options.texts, model.embedding_kind == "dense"
     check_not_empty([[text] for text in texts], "inputs")
     check_not_empty([[label] for label in options.labels], "candidate_labels")
     if len(set(options.labels)) != len(options.labels):
@@ -118,7 +118,7 @@ async def classify_zero_shot(
         defaults = read_fields({}, option_fields(options.truncate))
         inputs = EmbeddingRequest([*texts, *hypotheses], "inputs", defaults, bytes_per_number=0)
         answer = await embed(server, request, model, inputs)
-        scores = cosine_similarities(answer.vectors[: len(texts)], answer.vectors[len(texts) :])
+        scores = cosine_similarities(answer.values[: len(texts)], answer.values[len(texts) :])
         truncated = answer.truncated
     else:
         _check_hypotheses(model, hypotheses)

@@ -33,11 +33,12 @@ _INPUT_NAMES = {"token_ids": "ids", "segment_ids": "segment_ids", "padding_mask"
 
 
 def _check(task: Any, options: ExportOptions) -> None:
-    if not task.is_sequence_level or "text_pair" in task.fields:
+    is_sparse = task.embedding_kind == "sparse"
+    if not task.is_sequence_level or "text_pair" in task.fields or is_sparse:
         raise ExportError(
-            "format='mediapipe' is only supported for classifiers, regressions and embedders of a "
-            f"single text. Received: a {type(task).__name__}. Pass format='litert' for a model "
-            "that accepts token ids."
+            "format='mediapipe' is only supported for classifiers, regressions and dense "
+            f"embedders of a single text. Received: a {type(task).__name__}. Pass format='litert' "
+            "for a model that accepts token ids."
         )
     if task.preprocessor.splits_texts:
         raise ExportError(

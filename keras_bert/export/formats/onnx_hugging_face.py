@@ -2,7 +2,8 @@
 """ONNX models in the layout of the Hugging Face Hub, for transformers.js.
 
 The directory contains `config.json`, the tokenizer files and, in `onnx`, the network in float32 and
-int8. An embedder also has the files of sentence-transformers for pooling and normalization.
+int8. An embedder also has the files of sentence-transformers for pooling and normalization. A
+sparse embedder's network returns the logits of the masked LM, which clients pool.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from keras_bert.export.options import (
     ExportWarning,
     Servable,
 )
+from keras_bert.models.pretraining import decode_masked_lm
 from keras_bert.vocabularies.files import read_json, write_json
 from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, NAMES_FILE, SETTINGS_FILE
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 _FLOAT_FILE, _INT8_FILE = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _MAX_POINTS_LOST = 0.5
+# The layer that clients apply to the output, by the kind of embedder
+_POOLINGS = {"dense": "sentence_pooling", "sparse": "splade_pooling"}
 # Names of the inputs in `transformers`
 _INPUTS = {
     "input_ids": "token_ids",
@@ -38,7 +42,7 @@ _INPUTS = {
 }
 _OWN_FILES = re.compile(
     rf"\.|config\.json|{'|'.join(map(re.escape, ALL_FILES))}|modules\.json|"
-    r"(sentence_bert_config|config_sentence_transformers)\.json|1_Pooling(/config\.json)?|"
+    r"(sentence_bert_config|config_sentence_transformers)\.json|1_(Splade)?Pooling(/config\.json)?|"
     rf"onnx|{re.escape(_FLOAT_FILE)}|{re.escape(_INT8_FILE)}"
 )
 
@@ -68,7 +72,7 @@ def _write(task: Servable, path: Path, options: ExportOptions) -> None:
         _check_int8(task, path, options.calibration)
 
 
-def _check_int8(task: Servable, path: Path, examples: Sequence[Sequence[str]]) -> None:
+def _check_int8(task: Any, path: Path, examples: Sequence[Sequence[str]]) -> None:
     """Removes the int8 file, and warns, if its predictions differ too much from float32."""
     import onnxruntime
 
@@ -83,10 +87,9 @@ def _check_int8(task: Servable, path: Path, examples: Sequence[Sequence[str]]) -
             session.run(None, {name: row[own].astype("int64") for name, own in names.items()})
             for row in features
         ]
-        if hasattr(task, "pooling"):  # Without padding, the mean is over all tokens.
-            rows = [
-                [x.mean(axis=1) if task.pooling == "mean" else x[:, 0] for x in row] for row in rows
-            ]
+        if task.embedding_kind:  # There is no padding.
+            pool = task.get_layer(_POOLINGS[task.embedding_kind])
+            rows = [[pool(x).numpy() for x in row] for row in rows]
         outputs.append([output for row in rows for output in row])
     lost = points_lost(task, *outputs)
     if lost > _MAX_POINTS_LOST:
@@ -116,9 +119,12 @@ def _network(task: Any) -> tuple[Any, list[tf.TensorSpec]]:
     from keras_bert.export.network import network_function
 
     def encode(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {"last_hidden_state": task.backbone(features, training=False)["sequence_output"]}
+        hidden = task.backbone(features, training=False)["sequence_output"]
+        if task.embedding_kind == "dense":
+            return {"last_hidden_state": hidden}
+        return {"logits": decode_masked_lm(task.backbone, task.heads["masked_lm"], hidden)}
 
-    network, specs = network_function(task, compute=encode if hasattr(task, "pooling") else None)
+    network, specs = network_function(task, compute=encode if task.embedding_kind else None)
     shape = specs[0].shape
     has_segments = task.config.num_segments > 1
     names = [name for name in _INPUTS if has_segments or name != "token_type_ids"]

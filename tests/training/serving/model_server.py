@@ -117,6 +117,8 @@ def check_task_matches_export(task: Any, served: Any, rows: Sequence[Mapping[str
         ("/models/NAME/rerank", {"query": texts[0], "texts": texts}),
         ("/models/NAME/embed", {"inputs": [*texts, [5, 6]], "truncate": True}),
         ("/models/NAME/embed", {"inputs": texts, "prompt_name": "query"}),
+        ("/models/NAME/embed_sparse", {"inputs": [*filter(None, texts), [5, 6]], "truncate": True}),
+        ("/models/NAME/embed_sparse", {"inputs": texts[0], "prompt_name": "query"}),
         ("/v1/embeddings", {"model": "NAME", "input": texts}),
         ("/models/NAME/tokenize", {"inputs": texts}),
         *(("/models/NAME", {"inputs": text, "parameters": {}}) for text in texts[:2]),

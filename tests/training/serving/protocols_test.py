@@ -78,6 +78,7 @@ def make_tasks():
         "prompted": make_task(
             keras_bert.TextEmbedder, TextClassifierPreprocessor, **PROMPTS, dimensions=5
         ),
+        "sparse": make_task(keras_bert.SparseEmbedder, TextClassifierPreprocessor, **PROMPTS),
         "sst2": make_task(
             keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]
         ),
@@ -150,6 +151,33 @@ def test_openai_embeddings_match_the_task(server):
     ) == approximately(expected[[0, 2]])
     (short,) = get_embeddings(input=TEXTS[0], dimensions=3)
     assert np.array(short) == approximately(expected[0, :3] / np.linalg.norm(expected[0, :3]))
+
+
+@pytest.mark.parametrize("path", ["/embed_sparse", "/models/sparse"])
+def test_sparse_embeddings_match_the_task(server, path):
+    task = server[0]["sparse"]
+    ids = [*TOKENIZER("film"), *TOKENIZER(TEXTS[1])]  # the prompt for queries and a text
+    for request, expected in (
+        ({"inputs": TEXTS}, task.embed(TEXTS)),
+        ({"inputs": TEXTS[1], "prompt_name": "query"}, task.embed_queries([TEXTS[1]])),
+        ({"inputs": [TEXTS[1]], "input_type": "query"}, task.embed_queries([TEXTS[1]])),
+        ({"inputs": ids}, task.embed_queries([TEXTS[1]])),
+    ):
+        content = request_content(server, path, request)
+        rows = [expected.indptr[row : row + 2] for row in range(expected.shape[0])]
+        assert content == [
+            [
+                {"index": index, "value": pytest.approx(value, abs=1e-5)}
+                for index, value in zip(
+                    expected.indices[start:stop].tolist(),
+                    expected.data[start:stop].tolist(),
+                    strict=True,
+                )
+            ]
+            for start, stop in rows
+        ]
+    info = request_content(server, "/models/sparse/info")
+    assert info["model_type"] == {"embedding": {"pooling": "splade"}}
 
 
 def test_openai_normalizes_and_lists_models(server):
@@ -776,6 +804,24 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
             {"inputs": "a"},
             424,
             "a model with embeddings: sst2 has the met",
+        ),
+        (
+            "/models/sparse/embed",
+            {"inputs": "a"},
+            424,
+            "with embeddings: sparse computes sparse embeddings, see /embed_sparse",
+        ),
+        (
+            OPENAI,
+            {"model": "sparse", "input": "a"},
+            400,
+            "Received: sparse, which computes sparse embeddings, see /embed_sparse",
+        ),
+        (
+            "/models/embedder/embed_sparse",
+            {"inputs": "a"},
+            424,
+            "with sparse embeddings: embedder computes embeddings, see /embed",
         ),
         (EMBED, {"inputs": "a", "prompt_name": "b"}, 422, "model has no prompts. Received: 'b'"),
         (
