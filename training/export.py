@@ -38,7 +38,9 @@ from .engine.options import (
     check_formats,
     check_one_of,
     check_unset,
+    naming_flags,
 )
+from .readers.data_files import exists
 from .readers.labeled_text import TextColumns, read_labeled_text
 
 _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
@@ -120,6 +122,13 @@ _FORMATS_OF = {
     "sequence_length": tuple(name for name, format in FORMATS.items() if format.has_fixed_length),
     **dict.fromkeys(("results", "license"), (_HUGGING_FACE,)),
 }
+# The flags of the arguments of `Task.export`
+_FLAG_OF = {
+    **{name: name for name in ("class_names", "dtype", "max_text_bytes", "overwrite", "pair")},
+    **{name: name for name in ("padded_batches", "sequence_length")},
+    **{"calibration": "calibration_file", "filepath": "output", "format": "export_format"},
+    "text": "takes_text",
+}
 _NO_TEXT = "--takes_text is only for classifiers, regressors and embedders in openvino, but"
 
 
@@ -166,7 +175,8 @@ def export(config: ExportConfig) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(config.output or Path(temporary, "1"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        task.export(path, format, overwrite=config.overwrite, **options)
+        with naming_flags(_FLAG_OF):
+            task.export(path, format, overwrite=config.overwrite, **options)
         lines = [
             f"{type(task).__name__}, {format}, {config.dtype}: {megabytes(path):.1f} MB in "
             f"{run_report.duration(time.perf_counter() - start)}"
@@ -218,12 +228,15 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
         format = _infer_format(config.output)
     if config.deploy_to and format != _SAVED_MODEL:
         raise ValueError(f"--deploy_to is only supported for {_SAVED_MODEL}. Received: {format}")
-    if format == _HUGGING_FACE and len(files) > 1:
+    ensembles = [name for name, each in FORMATS.items() if each.supports_ensembles]
+    if format not in ensembles and len(files) > 1:
         raise ValueError(
-            f"--model must be a single model for the format hugging_face. Received: {len(files)} "
-            f"models. An ensemble can be exported as {', '.join(FORMATS)}"
+            f"--model must be a single model for the format {format}. Received: {len(files)} "
+            f"models. An ensemble can be exported as {', '.join(ensembles)}"
         )
     check_formats(config, _FORMATS_OF, [format])
+    if config.calibration_file and not exists(Path(config.calibration_file)):
+        raise FileNotFoundError(f"--calibration_file={config.calibration_file} does not exist")
     if not config.calibration_file:
         names = ["text", "text_pair", "encoding", "calibration_rows"]
         check_unset(config, names, "--calibration_file is not given")

@@ -32,6 +32,7 @@ from typing import IO, Any, get_args
 from absl import logging
 
 from keras_bert.atomic import atomic_path
+from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.squad import question_id
 from keras_bert.data.text_files import decoded_lines, read_lines
 
@@ -204,8 +205,10 @@ def predict(config: PredictConfig) -> int:
             except ValueError as error:  # Its message counts rows from 0 within the batch.
                 where = f"in the batch of rows {count + 1} to {count + len(batch)}"
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
-            for row, answer in zip(batch, answers, strict=True):
+            windows = _window_counts(model, batch)
+            for row, answer, num_windows in zip(batch, answers, windows, strict=True):
                 line = answered_row(row, answer, fields.names if config.include_input else ())
+                line |= {} if num_windows is None else {"num_windows": num_windows}
                 line = answer_files.relabeled(line, label_map)
                 output.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             output.flush()
@@ -215,6 +218,18 @@ def predict(config: PredictConfig) -> int:
     if truncated_rows is not None and (message := truncated_rows.message()):
         logging.warning("%s: %s", _input_name(config), message)
     return count
+
+
+def _window_counts(model: Any, rows: Sequence[Row]) -> Sequence[int | None]:
+    """Returns each row's number of windows, or `None` if the model does not split texts.
+
+    An export's predictions contain the numbers.
+    """
+    if not getattr(getattr(model, "preprocessor", None), "splits_texts", False):
+        return [None] * len(rows)
+    columns = columns_of_rows(rows, model.fields, model.optional_fields)
+    counts: list[int] = model.num_windows(columns).tolist()
+    return counts
 
 
 def _check_other_file(config: PredictConfig) -> None:

@@ -209,6 +209,11 @@ class TextClassifierPreprocessor(Preprocessor):
         self.long_texts = long_texts
         self.overlap = overlap
         advice = " Classifiers and embedders read whole texts with long_texts='mean'."
+        if self.splits_texts:
+            advice = (
+                f" long_texts={long_texts!r} splits single texts, and pairs in classification. "
+                "Tuples for training and pairs for zero-shot classification are always truncated."
+            )
         self.truncated_rows = TruncationCounter("sequence_length", sequence_length, advice)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:

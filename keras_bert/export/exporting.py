@@ -16,6 +16,7 @@ import keras
 
 from keras_bert import checks
 from keras_bert.atomic import exchange, make_directory, scratch_directory
+from keras_bert.data.prompts import Prompts
 from keras_bert.export.formats import FORMATS
 from keras_bert.export.job import NEW_DIRECTORY, run_job, run_job_in_child_process, write_job
 from keras_bert.export.options import ExportError, ExportOptions
@@ -242,6 +243,11 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
             "format must be 'tf_saved_model', 'onnx' or 'openvino' for multiple choice, because "
             f"other formats require a fixed input shape. Received: {format!r}"
         )
+    if not needs.supports_ensembles and hasattr(task, "members"):
+        raise ExportError(
+            f"format={format!r} requires a model with a single encoder. Received: an ensemble of "
+            f"{len(task.members)} members. Pass format='onnx', or export a member."
+        )
     if pair and "text_pair" not in {*task.fields, *task.optional_fields}:
         raise ValueError(
             f"pair must be False for a {type(task).__name__}, because it does not classify text "
@@ -318,6 +324,17 @@ def _check_takes_text(task: Any, format: str) -> None:
             "embedders, because OpenVINO's tokenizers do not return token offsets. Received: "
             f"a {type(task).__name__}. Pass format='tf_saved_model' for a model that accepts text, "
             "or omit text=True for a model that accepts ids."
+        )
+    if Prompts.from_task(task).text():
+        raise ValueError(
+            "default_prompt_name must be None for an OpenVINO model that accepts text, because it "
+            "adds no prompt. Received: a task with a default prompt. Export a SavedModel, or pass "
+            "text=False."
+        )
+    if task.preprocessor.splits_texts:
+        raise ValueError(
+            "long_texts must be 'truncate' for an OpenVINO model that accepts text. Received: "
+            f"{task.preprocessor.long_texts!r}. Export a SavedModel, or pass text=False."
         )
 
 

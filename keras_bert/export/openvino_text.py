@@ -23,7 +23,6 @@ from openvino_tokenizers import tokenizer_pipeline as steps
 from openvino_tokenizers.utils import create_string_constant_node
 
 from keras_bert.data.packing import num_special_tokens
-from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
@@ -61,12 +60,6 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     Raises:
         ExportError: If OpenVINO's steps do not support the tokenizer.
     """
-    if Prompts.from_task(task).text():
-        raise ValueError(
-            "default_prompt_name must be None for an OpenVINO model that accepts text, because it "
-            "adds no prompt. Received: a task with a default prompt. Export a SavedModel, or pass "
-            "text=False."
-        )
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
         packer, network, [(name, name) for name in INPUT_NAMES]
@@ -92,11 +85,6 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
     for text, name in zip(texts, names, strict=True):
         text.output(0).set_names({name})
-    if preprocessor.splits_texts:
-        raise ValueError(
-            "long_texts must be 'truncate' for an OpenVINO model that accepts text. Received: "
-            f"{preprocessor.long_texts!r}. Export a SavedModel, or pass text=False."
-        )
     find_ids = _STEPS[preprocessor.tokenizer.kind](preprocessor.tokenizer)
     return _model(_pack(preprocessor, [find_ids(part) for part in _check(texts)]), texts)
 

@@ -35,6 +35,7 @@ class ExportFormat:
         includes_int8: Whether each export also has an int8 model. It is checked with calibration
             examples if they are given.
         has_fixed_length: Whether all sequences must have the same length.
+        supports_ensembles: Whether an `Ensemble` can be exported.
         check: Raises an `ExportError` if the format does not support a task with these options, or
             a `ValueError` if the task has no preprocessor. `None` if the format supports all tasks.
         has_tokenizer: Whether the export always includes the tokenizer.
@@ -52,6 +53,7 @@ class ExportFormat:
     is_calibrated: bool = False
     includes_int8: bool = False
     has_fixed_length: bool = False
+    supports_ensembles: bool = True
     check: Callable[[Any, ExportOptions], None] | None = None
     has_tokenizer: bool = False
     directory_files: re.Pattern[str] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.data.prompts import num_prompt_tokens
 from keras_bert.export.options import ExportOptions, Servable
 
 
@@ -67,7 +68,8 @@ def token_counts(
     Returns:
         A dict with values `(batch,)`. `num_tokens`, int32, is the number of tokens in all texts
         without special tokens, up to `max_text_bytes` per text. The dict also has `max_tokens`,
-        int32, and `truncated`, bool.
+        int32, and `truncated`, bool. If long texts are split into windows, it also has
+        `num_windows`, int32.
     """
     limited_texts = validate_texts(texts, names, options)
     tokenizer = task.preprocessor.tokenizer
@@ -78,11 +80,19 @@ def token_counts(
         tf.strings.length(text) > tf.strings.length(limited_text)
         for text, limited_text in zip(texts, limited_texts, strict=True)
     ]
-    return {
+    outputs = {
         "num_tokens": num_tokens,
         "max_tokens": tf.fill(tf.shape(num_tokens), max_tokens),
         "truncated": tf.reduce_any([num_tokens > max_tokens, *is_truncated], axis=0),
     }
+    if task.preprocessor.splits_texts:
+        prompt_lengths = None
+        if prompt:  # Without [CLS]
+            length = num_prompt_tokens(task.preprocessor, prompt) - 1
+            prompt_lengths = tf.fill(tf.shape(counts[0]), tf.constant(length, tf.int64))
+        windows = task.preprocessor.windows(counts, prompt_lengths)
+        outputs["num_windows"] = tf.cast(windows.counts, tf.int32)
+    return outputs
 
 
 def text_limit(preprocessor: Any, num_texts: int) -> int:

@@ -126,12 +126,16 @@ class ServedOutputs:
 
     def compute_of_texts(
         self, *texts: tf.Tensor, num_prompt_tokens: tf.Tensor | int | None = None
-    ) -> tf.Tensor:
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Computes the task's only output for texts or pairs, strings `(batch,)`.
 
         If the preprocessor splits long texts, the outputs of their windows are merged.
         `num_prompt_tokens`, int32 `(batch,)` or a number, counts the tokens up to the end of each
         prompt. Each window contains them. With `include_prompt=False`, they are not pooled.
+
+        Returns:
+            The output, and each text's number of windows, int32 `(batch,)`, or `None` if texts are
+            not split.
         """
         excludes_prompt = POOLING_MASK in self._task.input
         preprocessor = self._task.preprocessor
@@ -141,7 +145,7 @@ class ServedOutputs:
                 mask = features["padding_mask"]
                 is_pooled = tf.range(tf.shape(mask)[1]) >= tf.reshape(num_prompt_tokens, [-1, 1])
                 features = {**features, POOLING_MASK: mask & is_pooled}
-            return self.compute_single_output(features)
+            return self.compute_single_output(features), None
         prompt_lengths = None
         if num_prompt_tokens is not None:
             prompt_lengths = tf.maximum(tf.cast(num_prompt_tokens, tf.int64) - 1, 0)
@@ -154,7 +158,8 @@ class ServedOutputs:
         )
         if excludes_prompt:
             features[POOLING_MASK] = tf.cast(features[POOLING_MASK], tf.bool)
-        return self._task.merge_windows(self.compute_single_output(features), counts)
+        outputs = self._task.merge_windows(self.compute_single_output(features), counts)
+        return outputs, tf.cast(counts, tf.int32)
 
     def _complete(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Fills in features that are `None` or missing, so that all signatures share a graph."""

@@ -69,6 +69,9 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
           `(batch, classes)`, padded with empty strings.
         - `scores`: Probabilities of these labels, float32 `(batch, classes)`, padded with 0.
         - `num_labels`: Number of these labels, int32 `(batch,)`.
+    - If `long_texts` splits texts, `serving_default` of a classifier also returns `num_windows`,
+      int32 `(batch,)`. A single output, as in a regression, stays the only one, because clients
+      receive it without its name. `count_tokens` always returns `num_windows`.
     - `serve_ids` accepts `token_ids` and, with `pair`, `segment_ids`. It returns the same outputs,
       `logits`, and `error`, string `(batch,)`.
     - `serve_examples` is for the server's `:classify` and `:regress` endpoints. It accepts
@@ -98,12 +101,16 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
             label = tf.where(score >= min_score, label, "")
         return {"label": label, "score": score, "probabilities": probabilities}
 
-    def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
+    def compute_logits(texts: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor | None]:
         valid_texts = validate_texts(texts, " and ".join(names), options)
         return outputs.compute_of_texts(*valid_texts)
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return answers(compute_logits(texts))
+        logits, num_windows = compute_logits(texts)
+        outputs = answers(logits)
+        if num_windows is not None and options.class_names is not None:
+            outputs["num_windows"] = num_windows
+        return outputs
 
     def count_tokens(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         max_tokens = text_limit(task.preprocessor, len(names))
@@ -116,7 +123,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         examples = tf.io.parse_example(inputs, dict.fromkeys(names, tf.io.RaggedFeature(tf.string)))
         texts = [examples[name] for name in names]
         is_valid = tf.reduce_all([text.row_lengths() == 1 for text in texts], axis=0)
-        logits = compute_logits([text.to_tensor("", shape=[None, 1])[:, 0] for text in texts])
+        logits, _ = compute_logits([text.to_tensor("", shape=[None, 1])[:, 0] for text in texts])
         if options.class_names is None:
             return {"outputs": tf.where(is_valid, logits[:, 0], NO_VALUE)}
         classes = tf.constant([options.class_names], tf.string)
@@ -219,7 +226,7 @@ def embedding_signatures(
         (text,) = validate_texts((text,), "text", options)
         default = prompts.text()
         count = num_prompt_tokens(task.preprocessor, default)
-        embedding = outputs.compute_of_texts(add_prompt(default, text), num_prompt_tokens=count)
+        embedding, _ = outputs.compute_of_texts(add_prompt(default, text), num_prompt_tokens=count)
         return answers(embedding)
 
     def serve_with_prompt(text: tf.Tensor, prompt_name: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -231,7 +238,7 @@ def embedding_signatures(
         number = tf.argmax(tf.cast(is_named, tf.int32), axis=1)
         counts = [num_prompt_tokens(task.preprocessor, prompt) for prompt in prompts.texts.values()]
         error = row_errors((~tf.reduce_any(is_named, axis=1), prompts.rule))
-        embedding = outputs.compute_of_texts(
+        embedding, _ = outputs.compute_of_texts(
             add_prompt(tf.gather(texts, number), text),
             num_prompt_tokens=tf.gather(tf.constant([0, *counts]), number),
         )

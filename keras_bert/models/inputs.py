@@ -26,6 +26,9 @@ ROWS_OF_TUPLES = "rows_of_tuples"
 # Batches with padding examples have float32 `(rows,)`, 0 for padding examples. The losses of tasks
 # read it, because they count other examples with a weight of 0. It is not a model input.
 REAL_ROWS = "row_mask"
+# Only `evaluate` uses it, for texts in windows: the outputs of the texts, which a model returns
+# unchanged. Keras then computes the losses and metrics of texts instead of windows.
+TEXT_OUTPUTS = "text_outputs"
 
 
 def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, Any]:
@@ -55,6 +58,11 @@ def pooling_mask_input() -> Any:
 def first_positions(token_ids: Tensor) -> Tensor:
     """Returns the position of the first token, 0, as a symbolic int tensor `(batch, 1)`."""
     return keras.ops.zeros_like(token_ids[:, :1])
+
+
+def given_outputs(inputs: Tensor) -> Tensor | None:
+    """Returns the outputs in inputs that are `TEXT_OUTPUTS`, or `None` for all other inputs."""
+    return inputs.get(TEXT_OUTPUTS) if isinstance(inputs, Mapping) else None
 
 
 def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from keras_bert.layers.base import check_length
 from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.migration_hints import reject_aliases
 from keras_bert.models.calibration import quantize_statically
-from keras_bert.models.inputs import check_ids, fill_inputs
+from keras_bert.models.inputs import check_ids, fill_inputs, given_outputs
 from keras_bert.models.threads import (
     check_process,
     model_lock_if_stateful,
@@ -56,6 +56,8 @@ class TokenModel(keras.Model):
 
     def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_process()
+        if (outputs := given_outputs(inputs)) is not None:
+            return outputs
         # Check the inputs here, because Keras converts arrays to tensors before `call`.
         inputs = fill_inputs(inputs, self.input)
         self.check_inputs(inputs)
@@ -71,6 +73,9 @@ class TokenModel(keras.Model):
     def call(
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
+        # On JAX, Keras does not call `__call__`.
+        if (outputs := given_outputs(inputs)) is not None:
+            return outputs
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
 
     def predict_step(self, *arguments: Any) -> Any:

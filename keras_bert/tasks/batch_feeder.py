@@ -7,6 +7,7 @@ import contextlib
 import functools
 import itertools
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,12 +156,24 @@ class BatchFeeder(keras.callbacks.Callback):
     def raising_errors(self) -> Iterator[None]:
         """Raises an error from the batches unchanged if it made Keras' call fail."""
         try:
-            yield
+            with self._accepting_end_of_data():
+                yield
             self._end_epoch()
         except Exception:
             if self._error is not None:
                 raise self._error from None
             raise
+
+    @contextlib.contextmanager
+    def _accepting_end_of_data(self) -> Iterator[None]:
+        """Hides Keras' warning at the end of an epoch whose number of batches is unknown."""
+        is_unknown = isinstance(self._data, Batches) and self._data.num_batches is None
+        if not is_unknown or self._max_read is not None:
+            yield
+            return
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            yield
 
 
 def _check_initial_batch(batches: Any, first: int, epochs: int) -> None:

@@ -13,12 +13,14 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.reading import Features, Rows, adapter_class
+from keras_bert.data.adapters.reading import Features, Rows, adapter_class, no_rows
 from keras_bert.data.adapters.text_batches import TextBatchesAdapter
+from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.columns import is_dataset, label_column
 from keras_bert.data.labels import validate_class_weight
+from keras_bert.models.inputs import TEXT_OUTPUTS
 from keras_bert.ops.keras_private import train_validation_split
 from keras_bert.optimizers.fit_updates import micro_batches_per_update_of
 from keras_bert.tasks.batch_feeder import BatchFeeder
@@ -117,6 +119,8 @@ class FitPlan:
         options: The options of training batches.
         train: The features to train on, or batches of them.
         validation: The features to validate on, or batches of them. `None` for no validation.
+        validation_texts: The texts to validate on if they are read in windows. Then `validation`
+            only has the shapes of their outputs.
         class_weight: The weight of each class ID. `None` for no class weights.
         batch_plan: Which batches to read and train on, and which share loss divisors.
         feed: Passes `train` to Keras.
@@ -128,6 +132,7 @@ class FitPlan:
     options: BatchOptions
     train: Features
     validation: Features | None
+    validation_texts: TextAdapter | None
     class_weight: dict[int, float] | None
     batch_plan: BatchPlan
     feed: BatchFeeder
@@ -187,7 +192,7 @@ def plan_fit(
         raise ValueError(
             f"shuffle must be True or False with text. Received: {arguments.shuffle!r}."
         )
-    train_rows, validation = plan_validation(task, rows, arguments)
+    train_rows, validation, validation_texts = plan_validation(task, rows, arguments)
     class_weight = plan_class_weight(task, arguments.class_weight, options)
     train = task._as_features(train_rows, options)
     shares_divisors = task.compiled and task._has_loss_divisors()
@@ -202,6 +207,7 @@ def plan_fit(
         options,
         train,
         validation,
+        validation_texts,
         class_weight,
         batch_plan,
         BatchFeeder(
@@ -241,8 +247,8 @@ def plan_class_weight(
 
 def plan_validation(
     task: TextPredictor, rows: Rows, arguments: FitArguments
-) -> tuple[Rows, Features | None]:
-    """Returns the training data and the validation data.
+) -> tuple[Rows, Features | None, TextAdapter | None]:
+    """Returns the training data, the validation data, and its texts if they have windows.
 
     | `validation_data` | `validation_split` | training | validation |
     |---|---|---|---|
@@ -256,11 +262,25 @@ def plan_validation(
         validation_rows = task._read_labeled(*parts, options)
         if isinstance(validation_rows, TextBatchesAdapter):
             validation_rows.dataset.keep()  # It is evaluated in each epoch.
-        return rows, task._as_features(validation_rows, options)
+        return rows, *_validation(task, validation_rows, arguments, options)
     if not arguments.validation_split:
-        return rows, None
+        return rows, None, None
     train_rows, held_out = split_rows(rows, arguments.validation_split)
-    return train_rows, task._as_features(held_out, options)
+    return train_rows, *_validation(task, held_out, arguments, options)
+
+
+def _validation(
+    task: TextPredictor, rows: Any, arguments: FitArguments, options: BatchOptions
+) -> tuple[Features, TextAdapter | None]:
+    """Returns the features to validate on, and texts in memory if they are read in windows."""
+    if not task._reads_windows(rows):
+        return task._as_features(rows, options), None
+    texts = rows.to_memory(task.preprocessor, options, arguments.validation_steps)
+    if not len(texts):
+        raise no_rows()
+    # Keras reads these features once, and `TextTrainer.evaluate` then computes the outputs.
+    outputs = np.zeros((len(texts), *task.output.shape[1:]), "float32")
+    return Features({TEXT_OUTPUTS: outputs}, texts.labels, texts.weights), texts
 
 
 def unpack_validation_data(task: TextPredictor, data: Any) -> tuple[Any, Any, Any]:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import (
@@ -354,8 +355,9 @@ class TextClassifier(Task):
         Returns:
             A list of dicts in input order, with `label` (the class name, or the class ID without
             `class_names`) and `score` (its probability). `label` is `None` if the score is below
-            `min_score`. For regression, only `score`. For a single string, a single dict. For a
-            pandas data frame or series, a data frame with the same index. With `top_k` or
+            `min_score`. For regression, only `score`. If `long_texts` splits texts into windows,
+            also `num_windows`. For a single string, a single dict. For a pandas data frame or
+            series, a data frame with the same index. With `top_k` or
             `multi_label`, each text has a list of dicts sorted by descending `score` instead. The
             list is empty if no label applies. For a pandas data frame or series, the result is then
             a series of these lists.
@@ -382,7 +384,19 @@ class TextClassifier(Task):
             raise ValueError(f"top_k must be None for a regression. Received: {top_k}")
         x = materialize(x)
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
-        return match_input_type(x, self.answers_from_logits(logits, top_k))
+        answers = self.answers_from_logits(logits, top_k)
+        if not (top_k or self.multi_label):
+            answers = self._with_num_windows(x, answers)
+        return match_input_type(x, answers)
+
+    def _with_num_windows(self, x: Any, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Adds each text's number of windows to its answer if long texts are split."""
+        rows = read_input(self.adapters, x)
+        if not self._reads_windows(rows):
+            return answers
+        counts = self._num_windows(rows).tolist()
+        pairs = zip(answers, counts, strict=True)
+        return [{**answer, "num_windows": count} for answer, count in pairs]
 
     def answers_from_logits(
         self, logits: np.ndarray[Any, Any], top_k: int | None = None
@@ -685,10 +699,11 @@ class TextClassifier(Task):
 
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if self.is_regression:
-            return super().serving_answers(rows)
-        columns = columns_of_rows(rows, self.fields, self.optional_fields)
+            # With a second output, TensorFlow Serving's format would have dicts instead of numbers.
+            return [{"score": answer["score"]} for answer in self.predict_rows(rows)]
+        columns = materialize(columns_of_rows(rows, self.fields, self.optional_fields))
         answers = []
-        for probabilities in self._probabilities(self.predict(materialize(columns), verbose=0)):
+        for probabilities in self._probabilities(self.predict(columns, verbose=0)):
             best = self._best_classes(probabilities, 1)[0]
             answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
             if best["score"] < (self.min_score or 0):
@@ -703,7 +718,7 @@ class TextClassifier(Task):
                     "num_labels": len(applying),
                 }
             answers.append({**answer, "probabilities": probabilities.tolist()})
-        return answers
+        return self._with_num_windows(columns, answers)
 
     def _probabilities(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return sigmoid(logits) if self.multi_label else softmax(logits)

@@ -14,7 +14,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.reading import Rows
-from keras_bert.data.adapters.texts import single_texts
+from keras_bert.data.adapters.texts import TextAdapter, single_texts
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import match_input_type, materialize
 from keras_bert.data.labels import rank_labels
@@ -249,17 +249,43 @@ class TextEmbedder(TupleTask):
         _check_dimensions(dimensions, self.output.shape[-1])
         x = check_single_texts(x)
         if prompt:
-            rows = dataclasses.replace(
-                texts_with_prompt(x, prompt),
-                num_prompt_tokens=num_prompt_tokens(self.preprocessor, prompt),
-                pools_prompt=self.include_prompt,
-            )
-            vectors = self._predict_rows(rows, batch_size, verbose)
+            vectors = self._predict_rows(self._prompted_rows(x, prompt), batch_size, verbose)
         else:
             vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         if dimensions is not None:
             vectors = self._scale(vectors[:, :dimensions])
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
+
+    def _prompted_rows(self, x: Any, prompt: str) -> TextAdapter:
+        """Reads single texts, with a prompt in front of each."""
+        return dataclasses.replace(
+            texts_with_prompt(x, prompt),
+            num_prompt_tokens=num_prompt_tokens(self.preprocessor, prompt),
+            pools_prompt=self.include_prompt,
+        )
+
+    def num_windows(
+        self, x: Any, *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> np.ndarray:
+        """Counts the windows in which `embed` reads long texts. Each window contains the prompt.
+
+        Args:
+            x: See `embed`.
+            prompt_name: See `embed`.
+            prompt: See `embed`.
+
+        Returns:
+            The number of windows of each text, int64 `(texts,)`. All are 1 if `long_texts` is
+            `"truncate"`.
+
+        Raises:
+            ValueError: See `embed`.
+        """
+        prompt = self._prompt(prompt_name, prompt)
+        x = check_single_texts(x)
+        return (
+            self._num_windows(self._prompted_rows(x, prompt)) if prompt else super().num_windows(x)
+        )
 
     def embed_queries(
         self,

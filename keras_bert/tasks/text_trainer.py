@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert import checks
-from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.reading import Features, adapter_class, no_rows, read_input
+from keras_bert.data.adapters.text_batches import WindowBatches
+from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches
 from keras_bert.data.loader import Loader
 from keras_bert.migration_hints import reject_aliases
+from keras_bert.models.inputs import TEXT_OUTPUTS
 from keras_bert.models.threads import check_is_not_evaluated
+from keras_bert.ops.object_variables import ObjectVariable
 from keras_bert.optimizers.fit_updates import micro_batches_per_update_of, with_fit_updates
 from keras_bert.tasks import fit_plan
 from keras_bert.tasks.batch_feeder import BatchFeeder
@@ -23,6 +27,9 @@ from keras_bert.tasks.batch_plan import BatchPlan
 from keras_bert.tasks.distribution import process_shard
 from keras_bert.tasks.micro_batches import MicroBatches
 from keras_bert.tasks.prediction import TextPredictor, warn_if_truncated
+
+# The texts to validate on if they are read in windows, while `fit` runs
+_validation_texts = ObjectVariable("_validation_texts")
 
 
 class TextTrainer(TextPredictor):
@@ -132,7 +139,11 @@ class TextTrainer(TextPredictor):
             keras_arguments=kwargs,
         )
         plan = fit_plan.plan_fit(self, x, y, sample_weight, arguments)
-        with self._weighing_classes(plan.class_weight), plan.raising_errors():
+        with (
+            self._weighing_classes(plan.class_weight),
+            plan.raising_errors(),
+            _validation_texts.set(self, plan.validation_texts),
+        ):
             data = plan.training_data()
             self._build(plan.feed, data["x"])
             self._start_head(plan.train, plan.options)
@@ -157,8 +168,7 @@ class TextTrainer(TextPredictor):
 
         Losses and metrics are means over all examples or tokens, so they do not depend on the
         batches. A loss with the reduction `"sum"` is the sum over all of them. If `long_texts`
-        splits texts into windows, each window counts as an example, as in training. To score whole
-        texts, compare the outputs of `predict` with the labels.
+        splits texts into windows, each text counts once, with the output of `predict`.
 
         Args:
             x: Text in any form that `fit` accepts, or features.
@@ -174,7 +184,18 @@ class TextTrainer(TextPredictor):
         """
         check_is_not_evaluated(self)
         options = fit_plan.evaluation_options(self, batch_size, kwargs.get("steps"))
-        data = self._as_features(self._read_labeled(x, y, sample_weight, options), options)
+        # In `fit`, Keras passes on the features of `FitPlan.validation`.
+        is_validation = kwargs.get("_use_cached_eval_dataset", False)
+        texts = _validation_texts.get(self) if is_validation else None
+        if texts is None:
+            rows: Any = self._read_labeled(x, y, sample_weight, options)
+            if self._reads_windows(rows):
+                texts = rows.to_memory(self.preprocessor, options, kwargs.get("steps"))
+        if texts is not None:
+            return self._evaluate_texts(
+                texts, batch_size, verbose, 0 if is_validation else verbose, **kwargs
+            )
+        data = self._as_features(rows, options)
         plan = BatchPlan(steps_per_epoch=kwargs.get("steps"))
         feed = BatchFeeder(data.x, plan=plan, evaluated=self)
         with feed.raising_errors():
@@ -188,10 +209,39 @@ class TextTrainer(TextPredictor):
                 **kwargs,
             )
 
+    def _evaluate_texts(
+        self,
+        texts: TextAdapter,
+        batch_size: int | None,
+        verbose: int | str,
+        prediction_verbose: int | str,
+        **kwargs: Any,
+    ) -> Any:
+        """Evaluates the outputs of whole texts instead of their windows."""
+        if not len(texts):
+            raise no_rows()
+        others = {
+            name: value
+            for name, value in kwargs.items()
+            if name not in ("steps", "_use_cached_eval_dataset")
+        }
+        outputs = self._predict_rows(texts, batch_size, prediction_verbose)
+        return super().evaluate(
+            {TEXT_OUTPUTS: outputs},
+            texts.labels,
+            batch_size=batch_size,
+            verbose=verbose,
+            sample_weight=texts.weights,
+            **others,
+        )
+
     def evaluation_batches(
         self, x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None
     ) -> Batches:
         """Converts text to the batches that `evaluate` uses.
+
+        If `long_texts` splits texts into windows, the batches contain the windows, each with the
+        label of its text.
 
         Args:
             x: Text in any form that `fit` accepts.
@@ -268,16 +318,24 @@ class TextTrainer(TextPredictor):
             )
         # The user's own batches are counted without reading any.
         kind = adapter_class(self.adapters, x)
-        rows = Features(x) if kind is None else kind.read(x)
-        if validation_split:
-            rows, _ = fit_plan.split_rows(rows, validation_split)
+        rows: Any = Features(x) if kind is None else kind.read(x)
         options = self._options(
             batch_size,
             negative_fraction=self.negative_fraction,
             duplicate_factor=self.duplicate_factor,
         )
+        is_streamed = not (isinstance(x, Generator) or getattr(rows, "in_memory", False))
+        if self.supports_windows and is_streamed:
+            # Windows are counted by reading. Without rules, labels might be read as texts.
+            read = read_input(self.adapters, x, rules=self._label_rules(options))
+            rows = read if self._reads_windows(read) else rows
+        if validation_split:
+            rows, _ = fit_plan.split_rows(rows, validation_split)
         batches = self._as_features(rows, options).x
         count = batches.num_batches if isinstance(batches, Batches) else None
+        if isinstance(batches, WindowBatches):
+            rows.check_is_finite()
+            count = sum(1 for _ in batches)
         if count is None:
             count = rows.count_batches(options.rows_in_batch)
         return epochs * -(-count // micro_batches_per_update)

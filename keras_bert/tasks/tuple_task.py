@@ -23,7 +23,7 @@ from keras_bert.data.batches import Batches
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.tuples import TupleOptions
 from keras_bert.losses import MatryoshkaLoss, TupleLoss, compares_scores, outputs_for
-from keras_bert.models.inputs import ROWS_OF_TUPLES, fill_inputs
+from keras_bert.models.inputs import ROWS_OF_TUPLES, fill_inputs, given_outputs
 from keras_bert.models.threads import model_lock
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
@@ -62,6 +62,8 @@ class TupleTask(PromptedTask):
     def call(
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
+        if (outputs := given_outputs(inputs)) is not None:
+            return outputs
         inputs = fill_inputs(inputs, self.input)
         if len(inputs["token_ids"].shape) != 3:
             return self._encode(inputs, training, mask)
@@ -286,6 +288,9 @@ class TupleTask(PromptedTask):
         return y, outputs_for(self._loss, y_pred), sample_weight
 
     # === Data ===
+
+    def _reads_windows(self, rows: Rows) -> bool:
+        return super()._reads_windows(rows) and not self._learns_tuples
 
     def _read(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> Rows:
         loss = self._part_loss

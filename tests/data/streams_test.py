@@ -165,6 +165,41 @@ def test_each_row_comes_once_from_any_batch(stage, seed, small_chunks):
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_each_window_comes_once_from_any_batch(stage, seed, small_chunks, monkeypatch):
+    def long_columns(num_rows):
+        texts = [f"{row} " * (1 + row % 4 * 2) for row in range(num_rows)]
+        return texts, *short_columns(num_rows)[1:]
+
+    # A text of 1, 3, 5 or 7 tokens has 1, 1, 2 or 3 windows of 3 tokens.
+    tokenizer, short_columns, this = PREPROCESSOR.tokenizer, columns, sys.modules[__name__]
+    preprocessor = TextClassifierPreprocessor(tokenizer, 5, long_texts="mean", overlap=1)
+    monkeypatch.setattr(this, "PREPROCESSOR", preprocessor)
+    monkeypatch.setattr(this, "columns", long_columns)
+    for num_rows, batch_size in random.Random(seed or 0).sample(
+        [*itertools.product(SIZES, (1, 2, 4))], 4
+    ):
+        options = BatchOptions(batch_size, shuffle_seed=seed)
+        batches = stage(num_rows, options)
+        batches.example()
+        batch_rows = read_rows(batches)
+        expected = [row for row in range(num_rows) for _ in range((1, 1, 2, 3)[row % 4])]
+        case = num_rows, batch_size, batch_rows
+        assert sorted(itertools.chain(*batch_rows)) == expected, case
+        # Batches have as many windows as the first batch has texts.
+        size = min(batch_size, num_rows)
+        assert [*map(len, batch_rows[:-1])] == [size] * (len(batch_rows) - 1), case
+        assert 0 < len(batch_rows[-1]) <= size, case
+        if seed is None:
+            assert [*itertools.chain(*batch_rows)] == expected, case
+        first = random.randint(0, len(batch_rows))
+        resumed = stage(num_rows, options)
+        resumed.example()
+        assert read_rows(resumed, first) == batch_rows[first:], (first, case)
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("seed", [None, 3])
 def test_invalid_label_error_includes_row(seed, small_chunks):
     rows = dataset(40).map(lambda text, label, weight: (text, label))
     batches = TextDatasetAdapter(rows, LabelRules(num_ids=37)).batches(

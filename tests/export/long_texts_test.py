@@ -181,7 +181,8 @@ def test_text_signatures_respect_max_text_bytes(served_task):
 def test_served_windows_match_predictions(name, long_texts):
     arguments = [2] if name == "TextClassifier" else []
     task = make_text_task(name, *arguments, sequence_length=8, long_texts=long_texts)
-    options = dataclasses.replace(OPTIONS, class_names=None, chunk_tokens=24)
+    class_names = ("x", "y") if name == "TextClassifier" else None
+    options = dataclasses.replace(OPTIONS, class_names=class_names, chunk_tokens=24)
     if name == "TextEmbedder":
         prompts = {"prompts": {"query": "a b "}, "default_prompt_name": "query"}
         task = type(task)(task.backbone, task.preprocessor, **prompts, include_prompt=False)
@@ -191,7 +192,13 @@ def test_served_windows_match_predictions(name, long_texts):
     outputs = task.predict(texts, verbose=0)
     for dataset in (tf.data.Dataset.from_tensor_slices(texts), tf.data.Dataset.from_tensors(texts)):
         np.testing.assert_allclose(task.predict(dataset, verbose=0), outputs, atol=1e-6)
-    outputs = outputs[:, 0] if name == "TextClassifier" else task.embed(texts)
-    np.testing.assert_allclose(next(iter(served.values())), outputs, atol=1e-6)
+    answers = task.serving_answers([{"text": text} for text in texts])
+    # Clients receive a single output, such as an embedding, without its name.
+    expected = {"label", "score", "probabilities", "num_windows"} if class_names else {"embedding"}
+    assert set(served) == set(answers[0]) == expected
+    for key in expected - {"label"}:
+        values = [answer[key] for answer in answers]
+        np.testing.assert_allclose(served[key], values, atol=1e-6)
     counts = signatures["count_tokens"](tf.constant(texts))
     assert not counts["truncated"].numpy().any()
+    assert counts["num_windows"].numpy().tolist() == task.num_windows(texts).tolist()

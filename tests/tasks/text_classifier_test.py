@@ -238,12 +238,29 @@ def test_long_texts_are_read_in_windows(long_texts, tmp_path):
     parts = np.split(task.predict(features, verbose=0), np.cumsum(counts)[:-1])
     expected = np.array([getattr(np, long_texts)(part, axis=0) for part in parts])
     np.testing.assert_allclose(task.predict(texts, verbose=0), expected, atol=1e-6)
-    task.compile("sgd")
+    assert [answer["num_windows"] for answer in task.classify(texts)] == counts.tolist()
+    np.testing.assert_allclose(task.predict(iter_batches(texts), verbose=0), expected, atol=1e-6)
+    task.compile("sgd", metrics=["accuracy"])
     labels = ["positive", "negative"] * 2
-    assert task.num_steps(texts, 2, 1) == 6
+    assert task.num_steps(texts, 2, 1) == task.num_steps(TextBatches(texts, labels), 2, 1) == 6
     assert len(task.sequence_lengths(texts)) == 12
     task.fit(texts, labels, batch_size=2, verbose=0)
     assert task.optimizer.iterations == 6
+    history = task.fit(
+        TextBatches(texts, labels), validation_data=(texts, labels), verbose=0
+    ).history
+    assert task.optimizer.iterations == 12
+    # Evaluation counts texts.
+    logits, ids = task.predict(texts, verbose=0), np.array([1, 0, 1, 0])
+    expected = float(task.batch_loss(ids, logits)), np.mean(logits.argmax(axis=1) == ids)
+    for scores in (
+        (history["val_loss"][0], history["val_accuracy"][0]),
+        task.evaluate(texts, labels, verbose=0),
+        task.evaluate(TextBatches(texts, labels), verbose=0),
+    ):
+        assert scores == pytest.approx(expected, abs=1e-6)
+    first_loss, _ = task.evaluate(texts, labels, batch_size=2, steps=1, verbose=0)
+    assert first_loss == pytest.approx(float(task.batch_loss(ids[:2], logits[:2])), abs=1e-6)
     expected = task.classify([(text, "a film") for text in texts])
     task.save_to_preset(tmp_path / "preset")
     task.save_hugging_face(tmp_path / "hugging_face")
@@ -257,14 +274,28 @@ def test_long_texts_are_read_in_windows(long_texts, tmp_path):
     assert windows[7].part == "window 8 of 8"
     assert windows[7].token_labels == {}
     assert windows[7].texts["text"][slice(*windows[7].spans[-2][1:])] == "bad"
-    with pytest.raises(ValueError, match="x must be texts in memory or a finite"):
-        task.predict(iter_batches(texts))
+    nli = make_classifier(preprocessor=preprocessor, class_names=["entailment", "other"])
+    with pytest.warns(UserWarning, match="pairs for zero-shot classification are always trunc"):
+        nli.classify_zero_shot("good " * 9, ["bad"], hypothesis="{}")
     with pytest.raises(ValueError, match="long_texts must be 'truncate' for a MaskedLM"):
         MaskedLM(task.backbone, preprocessor=preprocessor)
 
 
 def iter_batches(texts):
     yield texts
+
+
+class TextBatches(keras.utils.PyDataset):
+    """Batches of two texts."""
+
+    num_batches = 2
+
+    def __init__(self, texts, labels):
+        super().__init__()
+        self.columns = texts, np.array([int(label == "positive") for label in labels])
+
+    def __getitem__(self, index):
+        return tuple(column[2 * index : 2 * index + 2] for column in self.columns)
 
 
 def test_abstain_omits_uncertain_labels(tmp_path):

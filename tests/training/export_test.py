@@ -168,6 +168,37 @@ def test_errors_include_the_flag(config, tmp_path):
         "",
         deploy_to=deploy_to,
     )
+    # These errors are raised by `Task.export`.
+    assert_export_raises(
+        ValueError,
+        r"^--dtype must be one of float32, int8\. Received: 'bfloat16'",
+        dtype="bfloat16",
+    )
+    assert_export_raises(
+        ValueError, "^--class_names must have 2 names, one per class", class_names=("bad",)
+    )
+    assert_export_raises(
+        ValueError, r"^--pair must be False for --export_format=onnx, because", pair=True
+    )
+    assert_export_raises(
+        ValueError,
+        r"^--output must end in \.xml for --export_format=openvino\. Received: '.*x\.onnx'",
+        export_format="openvino",
+    )
+    assert_export_raises(
+        FileNotFoundError,
+        "^--calibration_file=none.csv does not exist$",
+        "x.xml",
+        dtype="int8",
+        calibration_file="none.csv",
+    )
+    assert_export_raises(
+        ValueError,
+        "^--model must be a single model for the format onnx_hugging_face. Received: 2 models. An",
+        "x",
+        export_format="onnx_hugging_face",
+        model=f"{config.model},{config.model}",
+    )
     tagger = keras_bert.TokenClassifier(keras_bert.Backbone(SMALL), num_classes=2)
     tagger.save(tmp_path / "tagger.keras")
     assert_export_raises(

@@ -41,6 +41,7 @@ from training.jobs.classification import (  # noqa: E402
     FewShotConfig,
     FewShotJob,
     FinetuneConfig,
+    new_classifier,
     read_data,
 )
 from training.readers.data_inspection import count_rows  # noqa: E402
@@ -158,6 +159,15 @@ def test_run_writes_results_predictions_and_export(
     with pytest.raises(ValueError, match="started from a --preset with different files"):
         finetuning.run(ClassificationJob, config, config_data)
     assert [path.stat().st_mtime_ns for path in files] == write_times
+
+
+def test_long_texts_of_the_checkpoint_are_kept(make_config, preset):
+    saved = TextClassifier.from_preset(preset, num_classes=2, long_texts="max")
+    saved.save_to_preset(preset)
+    for flag, expected in (("", "max"), ("truncate", "truncate")):
+        config = make_config(long_texts=flag)
+        classifier = new_classifier(config, read_data(config).train, str(preset), None)
+        assert classifier.preprocessor.long_texts == expected
 
 
 @pytest.mark.on_tensorflow

@@ -328,6 +328,25 @@ def test_invalid_row_raises(name, content, message, tmp_path):
         list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
 
 
+@pytest.mark.parametrize("name", ["TextClassifier", "TextEmbedder"])
+def test_predictions_include_num_windows(name, tmp_path):
+    tokenizer = make_tokenizer(*LETTER_TOKENS)
+    preprocessor = TextClassifierPreprocessor(tokenizer, 8, long_texts="mean", overlap=1)
+    options = {"class_names": ["a", "b"], "multi_label": True} if name == "TextClassifier" else {}
+    task = getattr(keras_bert, name)(
+        keras_bert.Backbone(CONFIG), preprocessor=preprocessor, **options
+    )
+    task.save(tmp_path / "model.keras")
+    (tmp_path / "in.txt").write_text("a b\n" + "a b c " * 12 + "\n")
+    model, source, target = (
+        str(tmp_path / name) for name in ("model.keras", "in.txt", "out.jsonl")
+    )
+    predict(PredictConfig(model=model, input=source, output=target))
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [answer["num_windows"] for answer in answers] == [1, 7]
+    assert {*answers[0]} == {"answers" if options else "embedding", "num_windows"}
+
+
 def test_truncated_rows_are_counted_once(models, tmp_path, caplog):
     (tmp_path / "in.txt").write_text("a b\n" + "a b c " * 12 + "\n" + "b " * 31 + "\n" + "a " * 30)
     config = PredictConfig(

@@ -195,6 +195,13 @@ def test_cranfield_collection_is_read(cranfield):
         read_cranfield(cranfield)
 
 
+@pytest.mark.backend_independent
+def test_windows_require_the_pointwise_loss():
+    assert RerankConfig(loss="pointwise", long_texts="max").long_texts == "max"
+    with pytest.raises(ValueError, match="--long_texts=max is given, but --loss=pairwise truncat"):
+        RerankConfig(long_texts="max")
+
+
 DOCUMENTS = {"d1": ("A wing", "flow\there"), "d2": ("", "heat"), "d3": ("Jet", "")}
 
 

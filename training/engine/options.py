@@ -6,8 +6,10 @@ An option whose default depends on other values is usually `None` unless it is g
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import re
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Self, TypeAlias
@@ -29,6 +31,8 @@ PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
 # Names of flags without effect, and the reason
 UnusedFlags: TypeAlias = Iterator[tuple[Collection[str], str]]
 
+# Arguments that messages also use as ordinary words, see `with_flags`
+_ENGLISH_WORDS = frozenset({"calibration", "format", "pair", "text"})
 # With this value, `coordinator` and the processes are read from the environment.
 ALL_BY_ENVIRONMENT = "auto"
 
@@ -142,8 +146,50 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise ValueError(
-                f"--{name} must be one of {', '.join(values)}. Received: {getattr(config, name)!r}"
+                f"--{name} must be one of {', '.join(filter(None, values))}. Received: "
+                f"{getattr(config, name)!r}"
             )
+
+
+@contextlib.contextmanager
+def naming_flags(flag_of: Mapping[str, str]) -> Iterator[None]:
+    """Replaces a function's arguments by flags in its errors, see `with_flags`."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (with_flags(error.args[0], flag_of),)
+        raise
+
+
+def with_flags(message: str, flag_of: Mapping[str, str]) -> str:
+    """Replaces a function's arguments by flags in a message.
+
+    An argument is found before a value, and before "must", "is only" and "is not". Arguments that
+    are no English words are found everywhere.
+
+    Args:
+        message: The message.
+        flag_of: Maps each argument of the function to its flag.
+
+    Example:
+
+    >>> flag_of = {"format": "export_format", "text": "takes_text", "dtype": "dtype"}
+    >>> with_flags("text must fit the format. Pass format='onnx', text=False or no dtype.", flag_of)
+    '--takes_text must fit the format. Pass --export_format=onnx, --notakes_text or no --dtype.'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = flag_of[match["name"]], (match["value"] or "")[1:].strip("'")
+        if value in ("True", "False"):
+            return f"--{name}" if value == "True" else f"--no{name}"
+        return f"--{name}={value}" if value else f"--{name}"
+
+    names = "|".join(flag_of)
+    words = "|".join(sorted({*flag_of}.difference(_ENGLISH_WORDS))) or "(?!)"
+    found = rf"(?:{names})(?==| must | is only | is not )|(?:{words})\b"
+    value = r"=(?:'[^']*'|[\w.]+)"
+    return re.sub(rf"(?<![\w.'=-])(?P<name>{found})(?P<value>{value})?", flag, message)
 
 
 class UnusedFlagError(ValueError):

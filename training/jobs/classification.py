@@ -75,7 +75,8 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
         dev_rows: Number of examples to score in each validation file, in a random stratified
             sample. 0 uses all.
         long_texts: How longer texts than sequence_length are read: truncate, or in overlapping
-            windows whose outputs are averaged (mean) or maximized (max).
+            windows whose outputs are averaged (mean) or maximized (max). If empty, the checkpoint's
+            own setting is kept, and most checkpoints truncate.
         added_tokens: Entity markers and other new tokens that text never splits, for example
             <subj>,</subj>,<obj>,</obj>. Their embeddings start at the mean of all tokens.
         dropout: Dropout rate before the classifier. Defaults to the checkpoint's rate.
@@ -91,7 +92,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     task: str = ""
     train_rows: NonNegativeInt = 0
     dev_rows: NonNegativeInt = 0
-    long_texts: str = "truncate"
+    long_texts: str = ""
     added_tokens: tuple[str, ...] = ()
     dropout: ProperFraction | None = None
     encoder_dropout: ProperFraction | None = None
@@ -113,7 +114,7 @@ class FinetuneConfig(TextColumns, LabeledFilesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         formats = ("auto", *sorted(set(FORMATS.values())))
-        check_one_of(self, format=formats, long_texts=LONG_TEXTS)
+        check_one_of(self, format=formats, long_texts=("", *LONG_TEXTS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -556,7 +557,7 @@ def new_classifier(
         dropout=config.dropout,
         encoder_dropout=config.encoder_dropout,
         top_layers=top_layers,
-        long_texts=config.long_texts,
+        long_texts=config.long_texts or None,
         **finetuning.preset_options(config),
     )
     added = config.added_tokens

@@ -14,6 +14,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic, checks
+from keras_bert.data.texts import LONG_TEXTS
 from keras_bert.search.terms import terms
 from keras_bert.tables import table_from_records, text_table
 
@@ -87,8 +88,11 @@ class RerankConfig(TextFileOptions, FineTuningConfig):
         batch_size: Number of examples per optimizer step: pairs of documents, single documents
             with the pointwise loss, or relevant documents with all their negatives with margin_mse
             and listwise.
-        sequence_length: Maximum length of each query with a document, in tokens. Longer texts are
-            truncated.
+        sequence_length: Maximum length of each query with a document, in tokens. Longer documents
+            are truncated, unless with long_texts.
+        long_texts: With the pointwise loss, how longer documents are read: truncate, or in
+            overlapping windows, each with the query, whose logits are averaged (mean) or maximized
+            (max). If empty, the checkpoint's own setting is kept, and most checkpoints truncate.
         seed: Random seed. It determines the weights of the new head, dropout and the choice of
             negatives.
     """
@@ -105,16 +109,20 @@ class RerankConfig(TextFileOptions, FineTuningConfig):
     epochs: PositiveInt = 2
     batch_size: PositiveInt = 16
     sequence_length: PositiveInt = 192
+    long_texts: str = ""
 
     def unused_flags(self) -> UnusedFlags:
         yield from super().unused_flags()
         yield self.costs.to_dict(), "ranking does not measure its costs"
         if self.loss in ("pointwise", "pairwise"):
             yield ["teacher"], f"--loss={self.loss} trains on the qrels"
+        if self.loss != "pointwise":
+            reason = f"--loss={self.loss} truncates documents. Windows require --loss=pointwise"
+            yield ["long_texts"], reason
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, loss=LOSSES)
+        check_one_of(self, loss=LOSSES, long_texts=("", *LONG_TEXTS))
         if self.loss == "margin_mse" and not self.teacher:
             raise ValueError("--teacher must be a TREC run with --loss=margin_mse. Received: ''")
 
@@ -327,7 +335,8 @@ def train(
     loss = None
     with scope():
         if config.loss == "pointwise":
-            model = TextClassifier.from_preset(preset, 2, **options)
+            long_texts = config.long_texts or None
+            model = TextClassifier.from_preset(preset, 2, long_texts=long_texts, **options)
             labels = {(one.query, one.documents[0]): 1 for one in lists}
             labels |= {(one.query, other): 0 for one in lists for other in one.documents[1:]}
             x, y = list(labels), np.array(list(labels.values()), "int32")

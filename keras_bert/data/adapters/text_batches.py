@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import functools
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from keras_bert.data.adapters.base import InputAdapter, Restore, in_order
 from keras_bert.data.adapters.texts import TEXT_FORMS, TextAdapter, is_text, text_columns
-from keras_bert.data.arrays import NUMPY
+from keras_bert.data.arrays import NUMPY, Ragged
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches, batch_of
 from keras_bert.data.bucketing import bucket_for, bucket_lengths, permutation
@@ -27,6 +29,7 @@ from keras_bert.data.columns import (
 )
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import Columns, Loader, ReadColumns, to_indexed_batch
+from keras_bert.data.packing import Sequences
 from keras_bert.data.prefetching import Readings, map_ahead
 
 
@@ -301,18 +304,11 @@ class PrebatchedText(Batches):
 
     def _converted(self, number: int, batch: Any, first_row: int = 0) -> Any:
         """Converts a batch to features, labels and weights, or to features and example indices."""
-        parts = split_batch(batch)
-        try:
-            if self._read_columns is None:
-                drop_labels(tuple(part for part in parts if part is not None))
-            texts = text_columns(parts.x)
-            num_rows = len(texts["text"])
+        with naming_batch(number):
+            texts, targets = _split_columns(batch, self._read_columns)
             features = self._features([list(column) for column in texts.values()])
-            if self._read_columns is None:
-                return features, np.arange(first_row, first_row + num_rows)
-            targets = self._read_columns(*parts[1:], num_rows=num_rows, first_row=0)
-        except ValueError as error:
-            raise ValueError(f"Batch {number} is invalid. {error}") from error
+        if self._read_columns is None:
+            return features, np.arange(first_row, first_row + len(texts["text"]))
         return batch_of(features, **targets)
 
     def _features(self, texts: list[list[Any]]) -> dict[str, np.ndarray]:
@@ -320,23 +316,149 @@ class PrebatchedText(Batches):
         if not self._options.compiles:
             features = self._preprocessor(*texts)
             return features
-        sequences = self._preprocessor.pack(*texts)
-        length = self._preprocessor.sequence_length
-        is_shared = self._options.shard[1] > 1
-        buckets = (length,) if is_shared else bucket_lengths(length, coarse=True)
-        length = bucket_for(sequences.longest(NUMPY).max(initial=1), buckets)
-        features = sequences.pad(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
-        return features
+        return _pad_to_bucket(self._preprocessor.pack(*texts), self._preprocessor, self._options)
 
 
-def _check_not_split(preprocessor: Any, received: str) -> None:
-    """Raises an error if a preprocessor splits long texts into windows."""
-    if preprocessor.splits_texts:
-        raise ValueError(
-            "x must be texts in memory or a finite tf.data.Dataset to predict with "
-            f"long_texts={preprocessor.long_texts!r}, and texts in memory to train and evaluate. "
-            f"Received: {received}. Pass its texts as a list."
-        )
+def _split_columns(batch: Any, read_columns: ReadColumns | None) -> tuple[Columns, Columns]:
+    """Returns a batch's columns of texts, and its labels and weights, empty without a function."""
+    parts = split_batch(batch)
+    if read_columns is None:
+        drop_labels(tuple(part for part in parts if part is not None))
+    texts = text_columns(parts.x)
+    if read_columns is None:
+        return texts, {}
+    return texts, read_columns(*parts[1:], num_rows=len(texts["text"]), first_row=0)
+
+
+def _pad_to_bucket(
+    sequences: Sequences, preprocessor: Any, options: BatchOptions
+) -> dict[str, np.ndarray]:
+    """Pads sequences to the longest one, or if each shape is compiled, to its bucket."""
+    length = sequences.longest(NUMPY).max(initial=1)
+    if options.compiles:
+        longest = preprocessor.sequence_length
+        is_shared = options.shard[1] > 1
+        buckets = (longest,) if is_shared else bucket_lengths(longest, coarse=True)
+        length = bucket_for(length, buckets)
+    features: dict[str, np.ndarray] = sequences.pad(
+        NUMPY, length, preprocessor.tokenizer.pad_token_id
+    )
+    return features
+
+
+@contextlib.contextmanager
+def naming_batch(number: int) -> Iterator[None]:
+    """Adds the number of a batch to errors in it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"Batch {number} is invalid. {error}") from error
+
+
+class WindowBatches(Batches):
+    """The windows of texts from a stream, each with the label and the weight of its text.
+
+    All batches except the last have as many windows as the first batch has texts, because a text
+    may have hundreds of windows.
+
+    Args:
+        read: Yields the columns of an epoch's batches of texts: `text`, for pairs `text_pair`, and
+            optionally `labels` and `weights`. The argument is the epoch.
+        first_columns: Returns the columns of the first texts without losing any, or `None`.
+        preprocessor: The preprocessor, which splits long texts.
+        options: The batch options.
+        end_epoch: Notifies the source that an epoch has ended.
+    """
+
+    # Reading a batch may call the model in training.
+    prefetches = False
+    num_batches = None
+
+    def __init__(
+        self,
+        read: Callable[[int], Iterator[Columns]],
+        first_columns: Callable[[], Columns | None],
+        preprocessor: Any,
+        options: BatchOptions,
+        end_epoch: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__()
+        if options.shard[1] > 1:
+            raise ValueError(
+                f"x must be texts in memory to train with long_texts={preprocessor.long_texts!r} "
+                f"in {options.shard[1]} processes, because each process would have a different "
+                "number of windows. Received: a dataset or batches of text."
+            )
+        self._read = read
+        self._first_columns = first_columns
+        self._preprocessor = preprocessor
+        self._options = options
+        self._end_epoch = end_epoch
+
+    def end_epoch(self) -> None:
+        """Notifies the source that an epoch has ended."""
+        self._end_epoch()
+
+    def example(self) -> Any:
+        """Returns a batch with the first text's first window, or `None` without texts."""
+        columns = self._first_columns()
+        if columns is None:
+            return None
+        return self._batch(*self._windows({name: x[:1] for name, x in columns.items()}), 0, 1)
+
+    def first_targets(self) -> tuple[Any, Any]:
+        columns = self._first_columns() or {}
+        return columns.get("labels"), columns.get("weights")
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        yield from itertools.islice(self._regrouped(self._read(number)), first, None)
+
+    def _windows(self, columns: Columns) -> tuple[Sequences, Columns]:
+        """Returns the windows of texts, with their labels and weights."""
+        texts = [list(columns[name]) for name in ("text", "text_pair") if name in columns]
+        sequences, counts = self._preprocessor.pack_windows(*texts)
+        others = {name: x for name, x in columns.items() if name not in ("text", "text_pair")}
+        return sequences, {name: np.repeat(x, counts, axis=0) for name, x in others.items()}
+
+    def _regrouped(self, batches_of_texts: Iterator[Columns]) -> Iterator[Any]:
+        """Yields batches of equal size, and at the end the remaining windows."""
+        size = 0
+        waiting: tuple[Sequences, Columns] | None = None
+        for texts in batches_of_texts:
+            size = size or len(texts["text"])
+            part = self._windows(texts)
+            waiting = part if waiting is None else _join(waiting, part)
+            start, count = 0, len(waiting[0].lengths)
+            while start + size <= count:
+                yield self._batch(*waiting, start, start + size)
+                start += size
+            waiting = _slice(*waiting, start, count) if start < count else None
+        if waiting is not None:
+            yield self._batch(*waiting, 0, len(waiting[0].lengths))
+
+    def _batch(self, sequences: Sequences, columns: Columns, start: int, end: int) -> Any:
+        sequences, columns = _slice(sequences, columns, start, end)
+        return batch_of(_pad_to_bucket(sequences, self._preprocessor, self._options), **columns)
+
+
+def _slice(
+    sequences: Sequences, columns: Columns, start: int, end: int
+) -> tuple[Sequences, Columns]:
+    """Returns some of the sequences, with their labels and weights."""
+    index = np.arange(start, end)
+    return sequences.take(NUMPY, index), {name: x[start:end] for name, x in columns.items()}
+
+
+def _join(
+    first: tuple[Sequences, Columns], second: tuple[Sequences, Columns]
+) -> tuple[Sequences, Columns]:
+    """Joins sequences, and their labels and weights."""
+    features = {
+        name: Ragged(*map(np.concatenate, zip(rows, second[0].features[name], strict=True)))
+        for name, rows in first[0].features.items()
+    }
+    columns = {name: np.concatenate([x, second[1][name]]) for name, x in first[1].items()}
+    return Sequences(features), columns
 
 
 def drop_labels(row: Any) -> Any:
@@ -406,6 +528,54 @@ class TextDatasetAdapter(InputAdapter):
             )
         return _DatasetText(self.dataset)
 
+    def _columns(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Callable[[int], Iterator[Columns]], Callable[[], Columns | None]]:
+        """Returns the arguments `read` and `first_columns` of `WindowBatches`."""
+        from keras_bert.data.tfdata import text_datasets
+
+        if not text_datasets.is_batched(self.dataset):
+            rows = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
+            return functools.partial(rows.batches, options=options), rows.first_columns
+        return self._columns_of_batches(self.batched_text(), options)
+
+    def _columns_of_batches(
+        self, text: BatchedText, options: BatchOptions
+    ) -> tuple[Callable[[int], Iterator[Columns]], Callable[[], Columns | None]]:
+        read_columns = None if self.rules is None else self._read_columns
+
+        def columns(numbered: tuple[int, Any]) -> Columns:
+            with naming_batch(numbered[0]):
+                texts, targets = _split_columns(numbered[1], read_columns)
+            return {**texts, **targets}
+
+        def first_columns() -> Columns | None:
+            example = text.example()
+            return None if example is None else columns((0, example))
+
+        return lambda epoch: map(columns, text.read(epoch, options.shuffle_seed)), first_columns
+
+    def to_memory(
+        self, preprocessor: Any, options: BatchOptions, steps: int | None = None
+    ) -> TextAdapter:
+        """Reads all texts, or the texts in `steps` batches, with their labels and weights."""
+        self.check_is_finite(steps)
+        read, _ = self._columns(preprocessor, options)
+        batches = list(itertools.islice(read(0), steps))
+        columns = {
+            name: np.concatenate([batch[name] for batch in batches])
+            for name in next(iter(batches), ())
+        }
+        labels, weights = columns.pop("labels", None), columns.pop("weights", None)
+        return TextAdapter(columns or {"text": np.zeros(0, object)}, labels, weights)
+
+    def check_is_finite(self, steps: int | None = None) -> None:
+        """Raises an error if the number of batches is infinite, unless there are `steps`."""
+        from keras_bert.data.tfdata import text_datasets
+
+        if steps is None:
+            text_datasets.check_finite(self.dataset)
+
     def count_batches(self, batch_size: int) -> int:
         from keras_bert.data.tfdata import text_datasets
 
@@ -415,7 +585,8 @@ class TextDatasetAdapter(InputAdapter):
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         from keras_bert.data.tfdata import text_datasets
 
-        _check_not_split(preprocessor, "a dataset")
+        if preprocessor.splits_texts:
+            return WindowBatches(*self._columns(preprocessor, options), preprocessor, options)
         if text_datasets.is_batched(self.dataset):
             # Each batch is padded to its longest example on all backends.
             options = dataclasses.replace(options, compiles=False)
@@ -483,14 +654,27 @@ class TextBatchesAdapter(TextDatasetAdapter):
         """Returns the batches."""
         return self.dataset
 
+    def _columns(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Callable[[int], Iterator[Columns]], Callable[[], Columns | None]]:
+        return self._columns_of_batches(self.dataset, options)
+
+    def check_is_finite(self, steps: int | None = None) -> None:
+        """Raises an error if the number of batches is infinite, unless there are `steps`."""
+        if self.dataset.is_infinite and steps is None:
+            raise ValueError("Pass steps, the number of batches: the PyDataset is infinite.")
+
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        _check_not_split(preprocessor, "batches of text")
+        if preprocessor.splits_texts:
+            columns = self._columns(preprocessor, options)
+            return WindowBatches(*columns, preprocessor, options, self.dataset.end_epoch)
         return PrebatchedText(self.dataset, preprocessor, options, self._read_columns)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        _check_not_split(preprocessor, "batches of text")
-        if self.dataset.is_infinite and self.steps is None:
-            raise ValueError("Pass steps, the number of batches: the PyDataset is infinite.")
+        if preprocessor.splits_texts:
+            rows = self.to_memory(preprocessor, options, self.steps)
+            return rows.prediction_batches(preprocessor, options)
+        self.check_is_finite(self.steps)
         return PrebatchedText(self.dataset, preprocessor, options, None, self.steps), in_order

@@ -111,6 +111,10 @@ class TextAdapter(InputAdapter):
 
         return Loader(RowsInMemory(examples), preprocessor, options, to_indexed_batch), restore
 
+    def to_memory(self, preprocessor: Any, options: BatchOptions, steps: int | None = None) -> Self:
+        """Returns all texts, or the texts in the first `steps` batches."""
+        return self if steps is None else self[slice(steps * options.rows_in_batch)]
+
     def examples(self, preprocessor: Any) -> Examples:
         """Returns the examples in the form for packing. Windows of long texts are examples."""
         if preprocessor.splits_texts:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from keras_bert.data.adapters.base import Restore
 from keras_bert.data.adapters.choices import choice_scores
-from keras_bert.data.adapters.text_batches import PrebatchedText, TextDatasetAdapter, split_batch
+from keras_bert.data.adapters.text_batches import (
+    PrebatchedText,
+    TextDatasetAdapter,
+    naming_batch,
+    split_batch,
+)
 from keras_bert.data.adapters.texts import TextAdapter, is_text, text_columns
 from keras_bert.data.arrays import NUMPY
 from keras_bert.data.batch_options import BatchOptions
@@ -143,7 +147,7 @@ class PrebatchedTuples(PrebatchedText):
         x, labels, weights = split_batch(batch, labels_may_be_texts=False)
         if x is batch and not _needs_labels(self._rules):
             labels = None  # They are the `label` column of a table, which is not read.
-        with _naming_batch(number):
+        with naming_batch(number):
             rows = TextTupleAdapter.read(x, labels, weights, self._rules)
             # The example of a `DataLoader` has a single row, and has no `first_row`.
             self._check_columns(rows.columns, number == 0 and first_row is not None)
@@ -169,14 +173,6 @@ def _finish(
     if options.compiles or options.pads_last_batch:
         return separate_texts  # The shapes must not vary.
     return functools.partial(distinct_texts, multiple_of=tuple_options.multiple_of)
-
-
-@contextlib.contextmanager
-def _naming_batch(number: int) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"Batch {number} is invalid. {error}") from error
 
 
 def _needs_labels(rules: LabelRules) -> bool:

@@ -138,19 +138,14 @@ class DatasetRows:
 
         Its columns belong to the first chunk of examples.
         """
-        chunk = self._chunks.first()
-        if chunk is None:
-            return None
-        return self._window(self._columns(chunk, 0), 0)._replace(rows=np.arange(1))
+        columns = self.first_columns()
+        return None if columns is None else self._window(columns, 0)._replace(rows=np.arange(1))
 
     def windows(
         self, epoch: int, options: BatchOptions, skipped: int = 0
     ) -> Iterator[BucketWindow]:
         """Yields the windows in an epoch, except for the first `skipped` windows."""
-        batch_size = options.rows_in_batch
-        chunks = self._read()
-        if options.shuffle_seed is not None:
-            chunks = _shuffle(chunks, SHUFFLE_BATCHES * batch_size, (options.shuffle_seed, epoch))
+        batch_size, chunks = options.rows_in_batch, self._chunks_of_epoch(epoch, options)
         in_windows = _batches_of_windows(options.window(self.num_rows))
         first = 0
         for number, columns in enumerate(
@@ -159,6 +154,23 @@ class DatasetRows:
             if number >= skipped:
                 yield self._window(columns, first)
             first += _num_rows(columns)
+
+    def batches(self, epoch: int, options: BatchOptions) -> Iterator[_Rows]:
+        """Yields the columns of an epoch's batches, in the order of the examples."""
+        chunks = self._chunks_of_epoch(epoch, options)
+        return _regroup(chunks, itertools.repeat(options.rows_in_batch))
+
+    def first_columns(self) -> _Rows | None:
+        """Returns the columns of the first examples without consuming them, or `None`."""
+        chunk = self._chunks.first()
+        return None if chunk is None else self._columns(chunk, 0)
+
+    def _chunks_of_epoch(self, epoch: int, options: BatchOptions) -> Iterator[_Rows]:
+        chunks = self._read()
+        if options.shuffle_seed is None:
+            return chunks
+        seed = options.shuffle_seed, epoch
+        return _shuffle(chunks, SHUFFLE_BATCHES * options.rows_in_batch, seed)
 
     def read_all(self) -> _Rows:
         """Returns all examples in memory."""

@@ -153,6 +153,7 @@ ONNX_HUGGING_FACE = ExportFormat(
     dtypes=("float32",),
     packages=("tf2onnx", "onnxruntime"),
     includes_int8=True,
+    supports_ensembles=False,
     has_tokenizer=True,
     directory_files=_OWN_FILES,
 )
