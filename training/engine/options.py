@@ -175,8 +175,8 @@ def with_flags(message: str, flag_of: Mapping[str, str]) -> str:
     Example:
 
     >>> flag_of = {"format": "export_format", "text": "takes_text", "dtype": "dtype"}
-    >>> with_flags("text must fit the format. Pass format='onnx', text=False or no dtype.", flag_of)
-    '--takes_text must fit the format. Pass --export_format=onnx, --notakes_text or no --dtype.'
+    >>> with_flags("text must fit the format. Pass format='onnx', no dtype or text=False.", flag_of)
+    '--takes_text must fit the format. Pass --export_format=onnx, no --dtype or --notakes_text.'
     """
 
     def flag(match: re.Match[str]) -> str:
@@ -188,7 +188,7 @@ def with_flags(message: str, flag_of: Mapping[str, str]) -> str:
     names = "|".join(flag_of)
     words = "|".join(sorted({*flag_of}.difference(_ENGLISH_WORDS))) or "(?!)"
     found = rf"(?:{names})(?==| must | is only | is not )|(?:{words})\b"
-    value = r"=(?:'[^']*'|[\w.]+)"
+    value = r"=(?:'[^']*'|[\w.]*\w)"
     return re.sub(rf"(?<![\w.'=-])(?P<name>{found})(?P<value>{value})?", flag, message)
 
 
