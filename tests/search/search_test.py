@@ -263,6 +263,9 @@ def test_each_embedder_adds_a_method(embedders, tmp_path):
         for hit in hits["fused"]:
             assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))
         assert {*hits["fused"][0].ranks} == {*index.methods}
+        for method in ("words", "sparse", "vectors"):
+            numbers = [number for number, _ in reader.search(method, query, 10)]
+            assert len(index.passages(numbers)) == len(numbers) > 0
     with pytest.raises(SearchIndexError, match=r"for the methods .* Received: embedders for vec"):
         SearchIndex(tmp_path / "index", dense)
     with pytest.raises(ValueError, match=r"at most one dense, .* Received: TextEmbedder, TextE"):
