@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
+from keras_bert.data.late_interaction import LateInteractionPreprocessor
+from keras_bert.data.packing import num_special_tokens
 from keras_bert.data.prompts import Prompts
 from keras_bert.export.options import ExportOptions, Servable
 
@@ -31,7 +33,8 @@ class RowRequest:
             values. Empty if a prediction is a dict of the outputs.
         keys: Output with the keys, if a prediction is a dict with a dict for each of `items`.
             Elements without a key are left out.
-        count: Output or input with the number of elements in each example.
+        count: Output or input with the number of elements in each example. Without `items`, all
+            other outputs are cut to this number.
     """
 
     signature: str = "serving_default"
@@ -56,8 +59,10 @@ class ExportDescription:
         list_fields: Fields with lists of strings, or with either a string or a list.
         requests: Ways to send examples to a SavedModel, tried in this order.
         class_names: Labels in the order of the class ids. Empty for tasks without classes.
-        sequence_length: A SavedModel's maximum sequence length in tokens, including special tokens.
-            `None` if it splits long texts into windows.
+        sequence_length: A SavedModel's maximum sequence length in tokens, including special tokens
+            but not a late-interaction embedder's marker. `None` if it splits long texts into
+            windows.
+        query_length: The same for queries, if a late-interaction embedder distinguishes them.
         max_text_bytes: Number of bytes read from each text. `None` for no limit.
         dtype: Precision of the encoder's weights and matmuls.
         embedding_kind: The kind of an embedder's embeddings, see `Task.embedding_kind`. Empty for
@@ -76,6 +81,7 @@ class ExportDescription:
     requests: tuple[RowRequest, ...] = (RowRequest(),)
     class_names: tuple[str, ...] = ()
     sequence_length: int | None = None
+    query_length: int | None = None
     max_text_bytes: int | None = None
     dtype: str = "float32"
     embedding_kind: str = ""
@@ -90,7 +96,7 @@ class ExportDescription:
         """Creates an export's description."""
         is_saved_model = options.format == "tf_saved_model"
         prompts = Prompts.from_task(task)
-        truncates = is_saved_model and not task.preprocessor.splits_texts
+        lengths = text_lengths(task.preprocessor) if is_saved_model else (None, None)
         return cls(
             type(task).__name__,
             task.predict_method,
@@ -98,7 +104,7 @@ class ExportDescription:
             task.list_fields,
             (task.serving_requests() if is_saved_model else ()),
             options.class_names or (),
-            task.preprocessor.sequence_length if truncates else None,
+            *lengths,
             options.max_text_bytes,
             options.dtype,
             task.embedding_kind,
@@ -120,3 +126,13 @@ class ExportDescription:
         requests = tuple(RowRequest(**request) for request in values.pop("requests"))
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **lists}, requests=requests)
+
+
+def text_lengths(preprocessor: Any) -> tuple[int | None, int | None]:
+    """Returns the `sequence_length` and the `query_length` of an `ExportDescription`."""
+    if preprocessor.splits_texts:
+        return None, None
+    if isinstance(preprocessor, LateInteractionPreprocessor):
+        special = num_special_tokens(preprocessor.tokenizer)
+        return preprocessor.max_tokens(False) + special, preprocessor.max_tokens(True) + special
+    return preprocessor.sequence_length, None

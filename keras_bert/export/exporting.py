@@ -53,10 +53,11 @@ def export_task(
       inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or `(batch,
       choices, length)` for multiple choice. It has the task's outputs. A single output is called
       `logits`, or `embedding` for an embedder. A sparse embedder's `embedding` is dense, float32
-      `(batch, vocabulary)`. A tagger with a CRF or a scheme also accepts
-      `word_mask`, int32 `(batch, length)`, which is 1 at each word's first token. It also outputs
-      `labels`, the class IDs of the most probable label sequence, and their `scores`, see
-      `TokenClassifier.tag`. At other tokens, they are -1 and 0.
+      `(batch, vocabulary)`. A late-interaction embedder also accepts `pooling_mask`, int32 `(batch,
+      length)`, and its output is `vectors`, float32 `(batch, length, dim)`. A tagger with a CRF or
+      a scheme also accepts `word_mask`, int32 `(batch, length)`, which is 1 at each word's first
+      token. It also outputs `labels`, the class IDs of the most probable label sequence, and their
+      `scores`, see `TokenClassifier.tag`. At other tokens, they are -1 and 0.
     - `mediapipe`: A LiteRT model of a classifier, regression or dense embedder, with the vocabulary
       and the labels, for MediaPipe's `TextClassifier` and `TextEmbedder`. It outputs probabilities.
       The tokenizer must be an uncased WordPiece tokenizer. See

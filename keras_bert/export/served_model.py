@@ -159,8 +159,13 @@ class ServedModel:
         rectangular = {name: _padded(column) for name, column in values.items()}
         outputs = self.predict(rectangular, request.signature)
         if not request.items:
+            counts = outputs.pop(request.count, None)
             return [
-                {name: column[row] for name, column in outputs.items()} for row in range(len(rows))
+                {
+                    name: column[row] if counts is None else column[row][: counts[row]]
+                    for name, column in outputs.items()
+                }
+                for row in range(len(rows))
             ]
         columns = {**values, **outputs}
         if request.keys:

@@ -59,7 +59,8 @@ class ServedOutputs:
     def _compute_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
-        ends = _example_lengths(mask)
+        # Late interaction uses vectors at padding.
+        ends = _example_lengths(mask | features.get(POOLING_MASK, mask))
         order = tf.argsort(ends, direction="DESCENDING", stable=True)
         ends = tf.gather(ends, order)
         # Chunk lengths are rounded up, and may exceed the length of the batch.

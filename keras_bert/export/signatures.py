@@ -36,6 +36,7 @@ from keras_bert.export.served_inputs import (
     validate_texts,
 )
 from keras_bert.export.served_outputs import NO_VALUE, ServedOutputs, add_row_errors
+from keras_bert.models.inputs import POOLING_MASK
 from keras_bert.ops.tensorflow_graphs import trace_once
 
 TEXT_SIGNATURE = "serving_default"
@@ -43,11 +44,14 @@ IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 TOKENS_SIGNATURE = "count_tokens"
 PROMPT_SIGNATURE = "serve_with_prompt"
+QUERY_SIGNATURE = "serve_queries"
 
 # How to read a multi-label classifier's labels
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
 # How to read a sparse embedder's tokens and weights
 SPARSE_REQUESTS = (RowRequest(items={"embedding": "weights"}, keys="tokens", count="num_weights"),)
+# How to read a late-interaction embedder's vectors
+VECTORS_REQUESTS = (RowRequest(count="num_vectors"),)
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
@@ -261,3 +265,47 @@ def embedding_signatures(
         inputs = dict.fromkeys(("text", "prompt_name"), (tf.string, 1))
         signatures[PROMPT_SIGNATURE] = signature(serve_with_prompt, **inputs)
     return signatures
+
+
+def token_vector_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
+    """Returns the signature functions for a late-interaction embedder's SavedModel.
+
+    `serving_default` accepts documents and `serve_queries` queries, each as `text`. They add the
+    model's prompts for documents and queries, and return:
+        - `vectors`: Vectors of the tokens that are not in the skip list, float32 `(batch, tokens,
+          dim)`, padded with 0.
+        - `num_vectors`: Number of these vectors, int32 `(batch,)`.
+
+    `count_tokens` counts the tokens of documents, without the marker.
+    """
+    outputs = ServedOutputs(task, options)
+    prompts = Prompts.from_task(task)
+    document_prompt = prompts.text(prompts.document_name)
+
+    def compute(text: tf.Tensor, prompt: str, *, is_query: bool) -> dict[str, tf.Tensor]:
+        (text,) = validate_texts((text,), "text", options)
+        features = task.preprocessor(add_prompt(prompt, text), is_query=is_query)
+        is_used = tf.cast(features[POOLING_MASK], tf.bool)
+        vectors = outputs.compute_single_output({**features, POOLING_MASK: is_used})
+        used = tf.ragged.boolean_mask(vectors, is_used)
+        return {
+            "vectors": used.to_tensor(shape=[None, None, vectors.shape[-1]]),
+            "num_vectors": tf.cast(used.row_lengths(), tf.int32),
+        }
+
+    def serve_documents(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return compute(text, document_prompt, is_query=False)
+
+    def serve_queries(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return compute(text, prompts.text(prompts.query_name), is_query=True)
+
+    def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        limit = task.preprocessor.max_tokens(is_query=False)
+        return token_counts((text,), "text", limit, task, options, document_prompt)
+
+    functions = {
+        TEXT_SIGNATURE: serve_documents,
+        QUERY_SIGNATURE: serve_queries,
+        TOKENS_SIGNATURE: count_tokens,
+    }
+    return {name: signature(each, text=(tf.string, 1)) for name, each in functions.items()}

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,6 +18,7 @@ from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatase
 from keras_bert.data.adapters.token_vectors import TokenVectorsAdapter
 from keras_bert.data.adapters.tuples import TextTupleAdapter
 from keras_bert.data.batch_options import BatchOptions
+from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.late_interaction import LateInteractionPreprocessor
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.token_vectors import max_similarities, pool_tokens
@@ -30,6 +31,10 @@ from keras_bert.tasks.prediction import warn_if_truncated
 from keras_bert.tasks.prompted_task import check_single_texts, texts_with_prompt
 from keras_bert.tasks.ranking import query_documents, rank_documents
 from keras_bert.tasks.tuple_task import TupleTask
+
+if TYPE_CHECKING:
+    from keras_bert.export import ExportOptions
+    from keras_bert.export.description import RowRequest
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -91,6 +96,7 @@ class LateInteractionEmbedder(TupleTask):
     """
 
     predict_method = "embed_documents"
+    embedding_kind = "multi_vector"
     adapters = (TextTupleAdapter, TokenVectorsAdapter, TextDatasetAdapter, TextBatchesAdapter)
     preset_options = ("projection_dim", "projection_bias", "prompts")
     preprocessor_class = LateInteractionPreprocessor
@@ -172,21 +178,26 @@ class LateInteractionEmbedder(TupleTask):
         """
         super().save_hugging_face(preset_dir, layout=layout, **options)
 
-    def export(
-        self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any
-    ) -> None:
-        """Raises an error, because this task has no exports.
+    @property
+    def network_inputs(self) -> tuple[str, ...]:
+        return (POOLING_MASK,)
 
-        Raises:
-            keras_bert.export.ExportError: Always.
-        """
-        from keras_bert.export import ExportError
+    def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
+        from keras_bert.export.signatures import token_vector_signatures
 
-        raise ExportError(
-            "A LateInteractionEmbedder cannot be exported. Compute vectors in Python with "
-            "`embed_queries` and `embed_documents`, or write the model for PyLate with "
-            "`save_hugging_face`."
-        )
+        return token_vector_signatures(self, options)
+
+    def serving_requests(self) -> tuple[RowRequest, ...]:
+        from keras_bert.export.signatures import VECTORS_REQUESTS
+
+        return VECTORS_REQUESTS
+
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        texts = columns_of_rows(rows, self.fields)["text"]
+        return self.serving_embeddings(self.embed_documents(texts)) if len(rows) else []
+
+    def serving_embeddings(self, embeddings: Any) -> list[dict[str, Any]]:
+        return [{"num_vectors": len(rows), "vectors": rows.tolist()} for rows in embeddings]
 
     # === Training ===
 

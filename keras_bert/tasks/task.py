@@ -483,7 +483,9 @@ class Task(TextTrainer):
         Args:
             features: The model's inputs and the `network_inputs`.
         """
-        outputs = self({name: features[name] for name in self.input}, training=False)
+        # Without `pooling_mask`, all tokens except padding are pooled.
+        inputs = {name: features[name] for name in self.input if name in features}
+        outputs = self(inputs, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {self.output_name: outputs}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:

@@ -28,11 +28,14 @@ def exported_classifier(tmp_path_factory: pytest.TempPathFactory) -> ExportedCla
     return ExportedClassifier(classifier, directory)
 
 
-@pytest.fixture(scope="session", params=[kind for kind in served_tasks.KINDS if kind != "sparse"])
+@pytest.fixture(
+    scope="session", params=[kind for kind in served_tasks.KINDS if kind not in ("sparse", "late")]
+)
 def served_task(request: pytest.FixtureRequest) -> Any:
     """Each kind of task with its signatures, on the TensorFlow backend.
 
-    A sparse embedder has the signatures of the embedder, with other outputs.
+    A sparse embedder has the signatures of the embedder, with other outputs. Late interaction has
+    simpler signatures.
     """
     return served_tasks.make_served_task(request.param)
 

@@ -44,6 +44,7 @@ ROWS = {
     ],
     "embedder": [{"text": "the cat sat"}, {"text": TEXT}],
     "sparse": [{"text": "the cat sat"}, {"text": ""}, {"text": TEXT}],
+    "late": [{"text": "the cat, sat"}, {"text": ""}, {"text": TEXT}],
 }
 
 

@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,15 @@ def _sparse_embedder() -> ServedTask:
     return _served_embedder(task, splits=False)
 
 
+def _late_interaction_embedder() -> ServedTask:
+    model = Path(__file__).parents[1] / "tasks" / "pylate" / "model"
+    task = keras_bert.LateInteractionEmbedder.from_preset(
+        model, prompts={"query": "what "}, query_length=24
+    )
+    functions = task.serving_signatures(OPTIONS)
+    return ServedTask(task, OPTIONS, functions, {"serving_default": _texts("text")}, splits=False)
+
+
 def _served_embedder(task: Any, **options: Any) -> ServedTask:
     features = [task.preprocessor(texts) for texts in TEXTS]
     requests = {
@@ -262,6 +272,7 @@ KINDS = {
     "regression": lambda: _classifier(pair=False, num_classes=1),
     "embedder": _embedder,
     "sparse": _sparse_embedder,
+    "late": _late_interaction_embedder,
     "tagger": _tagger,
     "answerer": _answerer,
     "chooser": _chooser,

@@ -21,7 +21,6 @@ from keras_bert import (  # noqa: E402
 )
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
 from keras_bert.checkpoints.tensors import write_safetensors  # noqa: E402
-from keras_bert.export import ExportError  # noqa: E402
 from keras_bert.losses import SoftTargetDivergence, TripletLoss  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 
@@ -278,8 +277,3 @@ def test_micro_batches_have_the_same_update():
         learning.fit([*TUPLES, TUPLES[0]], scores, batch_size=size, verbose=0)
         updated.append(keras.ops.convert_to_numpy(learning.head.dense.kernel))
     np.testing.assert_allclose(*updated, atol=1e-5)
-
-
-def test_export_raises(embedder, tmp_path):
-    with pytest.raises(ExportError, match="cannot be exported"):
-        embedder.export(tmp_path)

@@ -26,12 +26,20 @@ from .json_fields import (
 )
 from .models import TOKEN_IDS_SIGNATURE, LoadedModel
 from .server import ModelServer
-from .signatures import DEFAULT_SIGNATURE, PROMPT_NAME, PROMPT_SIGNATURE, Row
+from .signatures import (
+    DEFAULT_SIGNATURE,
+    PROMPT_NAME,
+    PROMPT_SIGNATURE,
+    QUERY,
+    QUERY_SIGNATURE,
+    Row,
+)
 
 # What each kind of embedder computes, and the endpoint for it
 _KINDS = {
     "dense": ("embeddings", "/embed"),
     "sparse": ("sparse embeddings", "/embed_sparse"),
+    "multi_vector": ("token embeddings", "/embed_all"),
 }
 # NVIDIA NIM's values of `truncate`
 _TRUNCATES = {"NONE": False, "END": True}
@@ -254,6 +262,9 @@ async def embed_answers(
     num_tokens = sum(len(row["token_ids"]) for row in id_rows)
     num_tokens += sum(map(model.limits.read_tokens, counts))
     text_signature = PROMPT_SIGNATURE if prompt else DEFAULT_SIGNATURE
+    if model.embedding_kind == "multi_vector":
+        is_query = prompt.get(PROMPT_NAME) == QUERY
+        text_signature = QUERY_SIGNATURE if is_query else DEFAULT_SIGNATURE
     values: list[Any] = [None] * len(inputs)
     for signature, indices, rows in (
         (TOKEN_IDS_SIGNATURE, id_indices, id_rows),

@@ -11,14 +11,17 @@ from typing import Any
 
 from keras_bert.data.packing import num_special_tokens
 from keras_bert.data.prompts import Prompts
+from keras_bert.export.description import text_lengths
 from keras_bert.text.tokenizer import Tokenizer
 
 from .batching import Batcher
 from .signatures import (
     CHOICES,
     DEFAULT_SIGNATURE,
+    DOCUMENT,
     IDS_SIGNATURE,
     PROMPT_NAME,
+    QUERY,
     TEXT_PAIR,
     Row,
     Signature,
@@ -45,17 +48,24 @@ class TextLimits:
             windows.
         max_text_bytes: Maximum number of bytes to read per text. `None` for no limit.
         prompts: An embedder's prompts. Their tokens count.
+        query_length: Maximum sequence length of queries, if they have their own. A query has the
+            `prompt_name` `query`.
     """
 
     tokenizer: Tokenizer
     sequence_length: int | None
     max_text_bytes: int | None = None
     prompts: Prompts = dataclasses.field(default_factory=Prompts)
+    query_length: int | None = None
 
     @property
     def description(self) -> str:
         """The limits as an error message states them."""
-        limits = {"tokens": self.sequence_length, "bytes per text": self.max_text_bytes}
+        limits = {
+            "tokens": self.sequence_length,
+            "tokens per query": self.query_length,
+            "bytes per text": self.max_text_bytes,
+        }
         words = [f"at most {limit} {unit}" for unit, limit in limits.items() if limit is not None]
         return f"the model reads {' and '.join(words) or 'everything'}"
 
@@ -75,18 +85,25 @@ class TextLimits:
         )
         flat = list(itertools.chain.from_iterable(prompted))
         lengths = iter(self.tokenizer.flat_ids(flat)[1].tolist())
-        return [self._counted(row, list(itertools.islice(lengths, len(row)))) for row in texts]
+        return [
+            self._counted(own, list(itertools.islice(lengths, len(own))), self._length(row))
+            for row, own in zip(rows, texts, strict=True)
+        ]
 
     def read_tokens(self, count: Row) -> int:
         """Returns how many of an example's tokens the model reads, given its count."""
         number: int = count["num_tokens"]
         return number if self.sequence_length is None else min(number, self.sequence_length)
 
-    def _counted(self, texts: Sequence[str], lengths: Sequence[int]) -> Row:
+    def _length(self, row: Row) -> int | None:
+        is_query = self.query_length is not None and row.get(PROMPT_NAME) == QUERY
+        return self.query_length if is_query else self.sequence_length
+
+    def _counted(self, texts: Sequence[str], lengths: Sequence[int], limit: int | None) -> Row:
         first, *others = lengths
         special = num_special_tokens(self.tokenizer, 2 if others else 1)
         num_tokens = first + max(others, default=0) + special
-        is_truncated = self.sequence_length is not None and num_tokens > self.sequence_length
+        is_truncated = limit is not None and num_tokens > limit
         if self.max_text_bytes is not None:
             is_truncated |= any(len(text.encode()) > self.max_text_bytes for text in texts)
         return {"num_tokens": num_tokens, "is_truncated": is_truncated}
@@ -116,7 +133,8 @@ class ModelPredictions:
         multi_label: Whether an example can have multiple labels.
         embedding_kind: The kind of an embedder's embeddings, see `Task.embedding_kind`. Empty for
             other tasks.
-        embedding_dim: Embedding size, or 0 if the model is not a dense embedder.
+        embedding_dim: Maximum number of values in an embedding, or 0 if it is sparse or if the
+            model is not an embedder.
         pooling: How an embedder combines the tokens' hidden states.
         normalize: Whether an embedder scales its embeddings to unit norm.
         dtype: Precision of the encoder's weights and matmuls.
@@ -186,22 +204,27 @@ def answers_of_saved_model(served: Any) -> ModelPredictions:
     signatures = saved_model_signatures(served)
     outputs = signatures[DEFAULT_SIGNATURE].outputs
     length = None if description.predict_method in _IN_WINDOWS else description.sequence_length
+    dim = next((outputs[name].shape[-1] for name in ("embedding", "vectors") if name in outputs), 0)
     return ModelPredictions(
         predict_method=description.predict_method,
         signatures=signatures,
-        ids_signature=signatures[IDS_SIGNATURE] if description.embedding_kind else None,
+        ids_signature=signatures.get(IDS_SIGNATURE) if description.embedding_kind else None,
         pair_signature=saved_model_pair_signature(served),
         limits=TextLimits(
             served.tokenizer,
             length,
             description.max_text_bytes,
-            Prompts(description.prompts, description.default_prompt_name),
+            _prompts_of_kind(
+                Prompts(description.prompts, description.default_prompt_name),
+                description.embedding_kind,
+            ),
+            description.query_length,
         ),
         class_names=description.class_names,
         text_pairs="required" if TEXT_PAIR in description.fields else "",
         multi_label="num_labels" in outputs,
         embedding_kind=description.embedding_kind,
-        embedding_dim=outputs["embedding"].shape[1] if "embedding" in outputs else 0,
+        embedding_dim=_embedding_size(description.embedding_kind, dim, length),
         pooling=description.pooling,
         normalize=description.normalize,
         dtype=description.dtype,
@@ -221,16 +244,19 @@ def answers_of_task(
     optional = task.optional_fields if optional_fields is None else optional_fields
     preprocessor = task.preprocessor
     splits_texts = task.predict_method in _IN_WINDOWS or preprocessor.splits_texts
-    length = None if splits_texts else preprocessor.sequence_length
+    length, query_length = (None, None) if splits_texts else text_lengths(preprocessor)
+    prompts = _prompts_of_kind(Prompts.from_task(task), task.embedding_kind)
     names = getattr(task, "class_names", None)
     if names is None and not getattr(task, "is_regression", False):
         names = range(getattr(task, "num_classes", 0))
     return ModelPredictions(
         predict_method=task.predict_method,
         signatures=task_signatures(task, fields),
-        ids_signature=token_ids_signature(task) if task.embedding_kind else None,
+        ids_signature=token_ids_signature(task) if hasattr(task, "embed") else None,
         pair_signature=task_pair_signature(task),
-        limits=TextLimits(preprocessor.tokenizer, length, prompts=Prompts.from_task(task)),
+        limits=TextLimits(
+            preprocessor.tokenizer, length, prompts=prompts, query_length=query_length
+        ),
         class_names=tuple(map(str, names or ())),
         text_pairs="required"
         if TEXT_PAIR in fields
@@ -239,8 +265,23 @@ def answers_of_task(
         else "",
         multi_label=getattr(task, "multi_label", False),
         embedding_kind=task.embedding_kind,
-        embedding_dim=task.output.shape[-1] if task.embedding_kind == "dense" else 0,
+        embedding_dim=_embedding_size(task.embedding_kind, task.output.shape[-1], length),
         pooling=getattr(task, "pooling", ""),
         normalize=getattr(task, "normalize", False),
         dtype=task.compute_dtype,
     )
+
+
+def _prompts_of_kind(prompts: Prompts, kind: str) -> Prompts:
+    """Returns an embedder's prompts. For late interaction, they are `query` and `document`."""
+    if kind != "multi_vector":
+        return prompts
+    names = {QUERY: prompts.query_name, DOCUMENT: prompts.document_name}
+    return Prompts({key: prompts.text(name) for key, name in names.items()}, DOCUMENT)
+
+
+def _embedding_size(kind: str, dim: int, length: int | None) -> int:
+    """Returns the maximum number of values in an embedding, see `ModelPredictions`."""
+    if kind == "multi_vector":
+        return dim * (length or 1)
+    return dim if kind == "dense" else 0

@@ -10,17 +10,28 @@ import numpy as np
 from starlette.requests import Request
 
 from keras_bert.data.labels import sigmoid
+from keras_bert.data.token_vectors import max_similarities
 from keras_bert.tasks import ranking
 
 from .json_fields import RequestError, check_not_empty
 from .models import LoadedModel
 from .server import ModelServer
-from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row
+from .signatures import (
+    CHOICES,
+    DEFAULT_SIGNATURE,
+    PROMPT_NAME,
+    QUERY,
+    QUERY_SIGNATURE,
+    TEXT_PAIR,
+    Row,
+)
 
+# Number of texts whose token vectors are in memory
+_TEXTS_AT_A_TIME = 64
 # What a model must provide, for error messages
 RANKING = (
     "one score per text pair (regression, one label or two classes, trained or exported with "
-    "text_pair, or multiple choice)"
+    "text_pair, or multiple choice) or late interaction"
 )
 
 
@@ -60,7 +71,7 @@ class Ranking:
 
 def reason_against_ranking(model: LoadedModel) -> str:
     """Returns why a model cannot score the relevance of text pairs, or `""` if it can."""
-    if model.predict_method == "choose":
+    if model.predict_method == "choose" or model.embedding_kind == "multi_vector":
         return ""
     if model.predict_method != "classify":
         return f"has the method {model.predict_method}"
@@ -77,7 +88,9 @@ async def rank(
 ) -> Ranking:
     """Ranks texts by their relevance to a query, like `rank` of a task.
 
-    The score of a regression passes through a sigmoid unless `raw_scores` is true.
+    The score of a regression passes through a sigmoid unless `raw_scores` is true. For late
+    interaction, it is then a mean over the query's vectors instead of a sum, so that it is at most
+    1.
 
     Raises:
         RequestError: If a pair is empty, or too long and `truncate` is false, if the query is too
@@ -87,6 +100,8 @@ async def rank(
     query, texts, field = options.query, options.texts, options.field
     check_raw_scores(model, options.raw_scores)
     check_not_empty([(query, text) for text in texts], field)
+    if model.embedding_kind == "multi_vector":
+        return await _rank_by_vectors(server, request, model, options)
     # The client sends the query once, but the model reads it with each text.
     if len(query) * len(texts) > server.max_bytes:
         raise RequestError(
@@ -107,13 +122,37 @@ async def rank(
     return Ranking(ranking.rank_documents(scores), num_tokens, truncated)
 
 
+async def _rank_by_vectors(
+    server: ModelServer, request: Request, model: LoadedModel, options: RankingRequest
+) -> Ranking:
+    """Ranks texts by their MaxSim scores."""
+    query = {"text": options.query, PROMPT_NAME: QUERY}
+    rows = [{"text": text} for text in options.texts]
+    (first,), _ = await server.count(model, [query], "query", options.truncate)
+    counts, truncated = await server.count(model, rows, options.field, options.truncate)
+    (answer,) = await server.compute(request, model, QUERY_SIGNATURE, [query])
+    vectors = np.array(answer["vectors"], "float32")
+    scores: list[float] = []
+    # The vectors of all texts would need too much memory.
+    for start in range(0, len(rows), _TEXTS_AT_A_TIME):
+        part = rows[start : start + _TEXTS_AT_A_TIME]
+        answers = await server.compute(request, model, DEFAULT_SIGNATURE, part)
+        texts = [np.array(each["vectors"], "float32") for each in answers]
+        scores += max_similarities(vectors, texts).tolist()
+    scale = 1 if options.raw_scores else len(vectors)
+    num_tokens = sum(map(model.limits.read_tokens, [first, *counts]))
+    ranked = ranking.rank_documents(np.array(scores) / scale)
+    return Ranking(ranked, num_tokens, truncated)
+
+
 def check_raw_scores(model: LoadedModel, raw_scores: bool) -> None:
     """Checks that a model returns a score rather than probabilities if `raw_scores` is true.
 
     Raises:
         RequestError: If the model returns probabilities.
     """
-    if raw_scores and (model.class_names or model.predict_method != "classify"):
+    has_scores = model.predict_method == "classify" or model.embedding_kind == "multi_vector"
+    if raw_scores and (model.class_names or not has_scores):
         raise RequestError(
             "raw_scores must be false because the model returns probabilities. Received: true",
             "raw_scores",

@@ -17,7 +17,10 @@ DEFAULT_SIGNATURE, IDS_SIGNATURE = "serving_default", "serve_ids"
 DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
 PROMPT_SIGNATURE = "serve_with_prompt"
+QUERY_SIGNATURE = "serve_queries"
 CHOICES, TEXT_PAIR, PROMPT_NAME = "choices", "text_pair", "prompt_name"
+# The values of `prompt_name` for late interaction
+QUERY, DOCUMENT = "query", "document"
 # Maximum number of characters in a batch. Larger batches do not increase the throughput.
 BATCH_CHARACTERS = 16_384
 # Lengths, in words, of the texts in the warmup
@@ -111,7 +114,8 @@ def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
 def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
     """Returns a task's signatures for texts, with the same inputs as in its export.
 
-    They are `serving_default` and, for an embedder with prompts, `serve_with_prompt`.
+    They are `serving_default`, for an embedder with prompts `serve_with_prompt`, and for late
+    interaction `serve_queries`.
     """
     from keras_bert.ops.dispatch import compiles_each_shape
 
@@ -124,7 +128,15 @@ def task_signatures(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
         return answers[: len(rows)]
 
     signatures = {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, required_text)}
-    if Prompts.from_task(task).texts:
+    if task.embedding_kind == "multi_vector":
+
+        def answer_queries(rows: Sequence[Row]) -> list[Row]:
+            texts = [row["text"] for row in _texts_of(rows, compiles)]
+            answers: list[Row] = task.serving_embeddings(task.embed_queries(texts))
+            return answers[: len(rows)]
+
+        signatures[QUERY_SIGNATURE] = Signature(inputs, {}, answer_queries)
+    elif Prompts.from_task(task).texts:
 
         def answer_with_prompt(rows: Sequence[Row]) -> list[Row]:
             answers: list[Row] = [{}] * len(rows)

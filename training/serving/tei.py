@@ -76,7 +76,6 @@ _EXAMPLE = '{"inputs": "a text"}'
 _ONLY_LABEL = "LABEL_0"
 # Aggregation strategies. A word always has the label of its first token.
 _STRATEGIES = ("none", "simple", "first")
-_UNSUPPORTED = {"/embed_all": "token embeddings"}
 # The prediction methods behind /predict
 _PREDICTS = ("classify", "tag")
 # The parameters of Hugging Face pipelines, by prediction method
@@ -107,13 +106,13 @@ def _routes(server: ModelServer) -> list[Route]:
     api = _Api(server)
     answers = {
         "/embed": api.embed,
+        "/embed_all": api.embed_all,
         "/embed_sparse": api.embed_sparse,
         "/similarity": api.similarity,
         "/predict": api.predict,
         "/rerank": api.rerank,
         "/tokenize": api.tokenize,
         "/decode": api.decode,
-        **dict.fromkeys(_UNSUPPORTED, _reject),
         "/": api.infer,
     }
 
@@ -149,6 +148,8 @@ class _Api:
         inputs = Field(read_inputs(server.max_rows), is_required=True)
         self._embed_fields = {"inputs": inputs, **self._embedding_options}
         self._sparse_fields = {"inputs": inputs, **text_fields(server.auto_truncate)}
+        texts = Field(self._read_texts, is_required=True)
+        self._token_fields = {**self._sparse_fields, "inputs": texts}
         scores = {
             **truncation_fields(server.auto_truncate),
             "raw_scores": Field(read_boolean, False),
@@ -217,6 +218,17 @@ class _Api:
         embedding = EmbeddingRequest(inputs, "inputs", options)
         answer = await embed(self._server, request, model, embedding)
         return await respond(lambda: encode_json(answer.values), answer.truncated)
+
+    async def embed_all(self, request: Request, payload: Row) -> Response:
+        """Computes the token vectors of each document or query."""
+        model = self._embedder(request, "multi_vector")
+        options = read_fields(payload, self._token_fields)
+        embedding = EmbeddingRequest(options["inputs"], "inputs", options)
+        size = model.embedding_dim * embedding.bytes_per_number
+        self._server.check_size(len(embedding.inputs), size)
+        answer = await embed_answers(self._server, request, model, embedding)
+        vectors = [values["vectors"] for values in answer.values]
+        return await respond(lambda: encode_json(vectors), answer.truncated)
 
     async def embed_sparse(self, request: Request, payload: Row) -> Response:
         """Computes the token ids and weights of each input."""
@@ -336,9 +348,12 @@ class _Api:
         model = self._server.model_for(request, "a description")
         labels = dict(enumerate(model.class_names or [_ONLY_LABEL]))
         label_names = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
-        is_sparse = model.embedding_kind == "sparse"
+        # TEI's name of the pooling for sparse embeddings
+        poolings = {"sparse": "splade", "multi_vector": "none"}
+        pooling = {"pooling": poolings.get(model.embedding_kind, model.pooling)}
         kinds = {
-            "embed": {"embedding": {"pooling": "splade" if is_sparse else model.pooling}},
+            "embed": {"embedding": pooling},
+            "embed_documents": {"embedding": pooling},
             "classify": {"classifier" if model.class_names else "reranker": label_names},
             "tag": {"classifier": label_names},
         }
@@ -501,13 +516,6 @@ def _tokens(
         ]
         rows.append([special(first), *row, special(last)] if adds_special_tokens else row)
     return rows
-
-
-async def _reject(request: Request, payload: Row) -> Response:
-    path = "/" + request.url.path.rpartition("/")[2]
-    raise RejectedRequestError(
-        424, f"{path} is not supported because no model has {_UNSUPPORTED[path]}"
-    )
 
 
 def _write_error(error: RejectedRequestError) -> Response:

@@ -48,6 +48,12 @@ _OWN_FILES = re.compile(
 
 
 def _check(task: Any, options: ExportOptions) -> None:
+    if task.embedding_kind == "multi_vector":
+        raise ExportError(
+            "format='onnx_hugging_face' does not support late interaction, because its clients do "
+            f"not pack queries and documents. Received: a {type(task).__name__}. Pass "
+            "format='onnx', or format='tf_saved_model' for a model that accepts text."
+        )
     if task.network_inputs:
         raise ExportError(
             "format='onnx_hugging_face' only supports taggers without a CRF and without a scheme, "

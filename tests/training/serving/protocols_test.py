@@ -6,6 +6,7 @@ import base64
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import http.client
 import io
 import itertools
@@ -23,6 +24,7 @@ from huggingface_hub import InferenceClient
 
 import keras_bert
 from keras_bert.data import (
+    LateInteractionPreprocessor,
     MultipleChoicePreprocessor,
     TextClassifierPreprocessor,
     TokenClassifierPreprocessor,
@@ -79,6 +81,11 @@ def make_tasks():
             keras_bert.TextEmbedder, TextClassifierPreprocessor, **PROMPTS, dimensions=5
         ),
         "sparse": make_task(keras_bert.SparseEmbedder, TextClassifierPreprocessor, **PROMPTS),
+        "late": make_task(
+            keras_bert.LateInteractionEmbedder,
+            functools.partial(LateInteractionPreprocessor, query_length=14),
+            prompts={"query": "film "},
+        ),
         "sst2": make_task(
             keras_bert.TextClassifier, TextClassifierPreprocessor, class_names=["-", "+"]
         ),
@@ -178,6 +185,31 @@ def test_sparse_embeddings_match_the_task(server, path):
         ]
     info = request_content(server, "/models/sparse/info")
     assert info["model_type"] == {"embedding": {"pooling": "splade"}}
+
+
+def test_late_interaction_matches_the_task(server):
+    task = server[0]["late"]
+    for options, expected in (
+        ({}, task.embed_documents(TEXTS)),
+        ({"input_type": "query"}, task.embed_queries(TEXTS)),
+        ({"prompt_name": "query"}, task.embed_queries(TEXTS)),
+    ):
+        request = {"inputs": TEXTS, **options}
+        for path in ("/embed_all", "/models/late/embed_all"):
+            content = request_content(server, path, request)
+            assert [len(rows) for rows in content] == [len(rows) for rows in expected]
+            assert np.concatenate(content) == approximately(np.concatenate(expected))
+    expected = task.rank("a b", TEXTS)
+    # Scores are at most 1, unless they are raw.
+    for options, scale in (({}, 14), ({"raw_scores": True}, 1)):
+        request = {"query": "a b", "texts": TEXTS, **options}
+        assert request_content(server, "/models/late/rerank", request) == [
+            {"index": item["index"], "score": pytest.approx(item["score"] / scale, abs=1e-5)}
+            for item in expected
+        ]
+    request = {"inputs": "b " * 9, "input_type": "query"}
+    status, _, content = send_request(server[1], "/embed_all", request)
+    assert (status, "at most 14 tokens per query" in content["error"]) == (422, True)
 
 
 def test_openai_normalizes_and_lists_models(server):
