@@ -142,34 +142,13 @@ class TextPredictor(CompiledModel):
             return False
         return bool(self.preprocessor.splits_texts)
 
-    def num_windows(self, x: Any) -> np.ndarray[Any, Any]:
-        """Counts the windows in which long texts are read.
-
-        Args:
-            x: Text in any form that `predict` accepts.
-
-        Returns:
-            The number of windows of each text, int64 `(texts,)`. All are 1 if `long_texts` is
-            `"truncate"`.
-
-        Raises:
-            ValueError: If `x` is not text, or if this task never splits texts.
-
-        Example:
-
-        ```python
-        classifier.num_windows(["a film", "a film " * 1000])  # array([1, 6])
-        ```
-        """
-        rows = read_input(self.adapters, x)
-        if isinstance(rows, Features) or not self.supports_windows:
-            raise ValueError(
-                "num_windows requires text and a TextClassifier or TextEmbedder. Received: "
-                f"{type(x).__name__} and a {type(self).__name__}"
-            )
-        return self._num_windows(rows)
-
     def _num_windows(self, rows: Any) -> np.ndarray[Any, Any]:
+        """Returns the number of windows of each text, int64 `(texts,)`."""
+        if isinstance(rows, Features):
+            raise ValueError(
+                f"x must be text, {input_forms(self.adapters)}, to count its windows. Received: "
+                f"{type(rows.x).__name__}"
+            )
         texts = rows.to_memory(self.preprocessor, self._options(None))
         if not self.preprocessor.splits_texts:
             return np.ones(len(texts), "int64")

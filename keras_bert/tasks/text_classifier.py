@@ -413,6 +413,28 @@ class TextClassifier(Task):
         lowest = self.min_score or 0
         return [best if best["score"] >= lowest else {**best, "label": None} for (best,) in answers]
 
+    def num_windows(self, x: Any) -> np.ndarray[Any, Any]:
+        """Counts the windows in which long texts are read.
+
+        Args:
+            x: Text in any form that `predict` accepts.
+
+        Returns:
+            The number of windows of each text, int64 `(texts,)`. All are 1 if `long_texts` is
+            `"truncate"`.
+
+        Raises:
+            ValueError: If `x` is not text.
+
+        Example:
+
+        ```python
+        classifier = keras_bert.TextClassifier.from_preset("minilm", 2, long_texts="mean")
+        classifier.num_windows(["a film", "a film " * 1000])  # array([1, 6])
+        ```
+        """
+        return self._num_windows(read_input(self.adapters, x))
+
     def rank(
         self,
         query: str,

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
-from keras_bert.data.adapters.reading import Rows
+from keras_bert.data.adapters.reading import Rows, read_input
 from keras_bert.data.adapters.texts import TextAdapter, single_texts
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import match_input_type, materialize
@@ -283,9 +283,8 @@ class TextEmbedder(TupleTask):
         """
         prompt = self._prompt(prompt_name, prompt)
         x = check_single_texts(x)
-        return (
-            self._num_windows(self._prompted_rows(x, prompt)) if prompt else super().num_windows(x)
-        )
+        rows = self._prompted_rows(x, prompt) if prompt else read_input(self.adapters, x)
+        return self._num_windows(rows)
 
     def embed_queries(
         self,
