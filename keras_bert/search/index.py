@@ -23,13 +23,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.data.arrays import unit_rows
 from keras_bert.progress import bar
 from keras_bert.search.documents import Document
 from keras_bert.search.late_interaction import TokenVectors
 from keras_bert.search.nearest import NO_GRAPH, NearestVectors
 from keras_bert.search.passages import shorten_title, split_passages, text_with_title
-from keras_bert.search.retriever import EmbeddingRetriever, Ranking, Retriever, make_retrievers
+from keras_bert.search.retriever import (
+    EmbeddingRetriever,
+    Ranking,
+    Retriever,
+    check_embedder,
+    kind_of,
+    make_retrievers,
+)
 from keras_bert.search.sparse import SparseVectors
 from keras_bert.search.terms import terms
 from keras_bert.search.words import WordIndex
@@ -406,14 +414,19 @@ class SearchIndex:
 
         Returns:
             The numbers and scores of passages, in descending order of score.
+
+        Raises:
+            ValueError: If the index has no such method, or if `count` is not positive.
         """
+        checks.check_choice(self.methods, method=method)
+        checks.POSITIVE_INT.check(count=count)
         retriever = self._retrievers[method]
         needed = retriever.read_query(query) if query.strip() else None
         count = min(count, self._newest())
         if needed is None or not count:
             return []
         with self._lock:
-            return retriever.search(self._connection, needed, count, candidates)
+            return retriever.search(self._connection, needed, count, [*map(int, candidates)])
 
     def methods_of(self, mode: str) -> tuple[str, ...]:
         """Returns the methods that `Searcher.search` uses in a mode, in this order."""
@@ -469,6 +482,9 @@ def embed_document(document: Document, embedder: Any) -> list[dict[str, Any]]:
         `text`, `start` (the offset of its first character), `page` (from 1, or `None`) and
         `vector`, a list of floats with unit norm.
 
+    Raises:
+        ValueError: If the embedder does not compute one vector for each text.
+
     Example:
 
     ```python
@@ -478,9 +494,18 @@ def embed_document(document: Document, embedder: Any) -> list[dict[str, Any]]:
             print(json.dumps(passage))
     ```
     """
-    # It reads no files, and needs no probe to encode.
+    check_embedder(embedder)
+    # It reads no files, and needs no probe to split.
     split = _split(document, b"", [NearestVectors(Path(), embedder, np.zeros(0, "float32"))])
-    vectors = unit_rows(embedder.embed_documents(split.texts)).tolist() if split.spans else []
+    if not split.spans:
+        return []
+    embeddings = embedder.embed_documents(split.texts)
+    if kind_of(RETRIEVERS, embeddings) is not NearestVectors:
+        raise ValueError(
+            "embedder must be a TextEmbedder or a StaticEmbedder. Received: a "
+            f"{type(embedder).__name__}"
+        )
+    vectors = unit_rows(embeddings).tolist()
     return [
         {
             "document": document.name,

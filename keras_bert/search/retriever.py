@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from keras_bert.checks import shorten_repr
 from keras_bert.data.arrays import unit_rows
 from keras_bert.data.prompts import Prompts
 from keras_bert.text.tokenizer import Tokenizer
@@ -135,11 +136,13 @@ def make_retrievers(
     Raises:
         ValueError: If there are no embedders, or two of the same kind.
     """
-    given = list(embedders) if isinstance(embedders, Sequence) else [embedders]
+    given: list[Any] = list(embedders) if isinstance(embedders, list | tuple) else [embedders]
+    for embedder in given:
+        check_embedder(embedder)
     made: dict[type[EmbeddingRetriever], EmbeddingRetriever] = {}
     for embedder in given:
         embeddings = embedder.embed_queries([_PROBE])
-        kind = next(kind for kind in kinds if kind.accepts(embeddings))
+        kind = kind_of(kinds, embeddings)
         probe = unit_rows(kind.flatten(embeddings).reshape(1, -1))[0]
         made[kind] = kind(directory, embedder, probe)
     if not given or len(made) < len(given):
@@ -149,6 +152,24 @@ def make_retrievers(
             f"late interaction embedder. Received: {names}"
         )
     return [made[kind] for kind in kinds if kind in made]
+
+
+def kind_of(kinds: Sequence[type[EmbeddingRetriever]], embeddings: Any) -> type[EmbeddingRetriever]:
+    """Returns the first kind of retriever that accepts embeddings."""
+    return next(kind for kind in kinds if kind.accepts(embeddings))
+
+
+def check_embedder(embedder: Any) -> None:
+    """Checks that an object embeds queries and documents.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if not (hasattr(embedder, "embed_queries") and hasattr(embedder, "embed_documents")):
+        raise ValueError(
+            "An embedder must have embed_queries and embed_documents, like a TextEmbedder. "
+            f"Received: {shorten_repr(embedder)}"
+        )
 
 
 class StoredRows:

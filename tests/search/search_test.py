@@ -123,6 +123,23 @@ def test_embedded_documents_match_an_index(embedder, tmp_path):
     assert embed_document(Document("empty", ""), embedder) == []
 
 
+def test_objects_that_are_no_embedder_raise(embedder, tmp_path):
+    document = Document("a", "the cat")
+    sparse = keras_bert.SparseEmbedder(embedder.backbone, embedder.preprocessor)
+    with pytest.raises(ValueError, match="Received: a SparseEmbedder"):
+        embed_document(document, sparse)
+    for other in ("minilm", None, {embedder}, [embedder, embedder.backbone]):
+        with pytest.raises(ValueError, match="An embedder must have embed_queries and"):
+            SearchIndex(tmp_path / "index", other)
+    with pytest.raises(ValueError, match="An embedder must have embed_queries and"):
+        embed_document(document, [embedder])
+    index = SearchIndex(tmp_path / "index", embedder)
+    index.add([document])
+    for arguments, message in ((("sparse", "cat", 1), "method"), (("words", "cat", -1), "count")):
+        with pytest.raises(ValueError, match=f"{message} must be"):
+            index.search(*arguments)
+
+
 def test_changes_are_found_by_other_readers(embedder, tmp_path):
     index, reader = (SearchIndex(tmp_path / "index", embedder) for _ in range(2))
     assert (add_texts(index), add_texts(index)) == (3, 0)
