@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 import keras_bert
+from keras_bert.data import max_similarities
 from keras_bert.families import SIZES
 from keras_bert.tasks.next_sentence_predictor import NEXT_SENTENCE
 from keras_bert.text import tokenizer_from_config
@@ -284,7 +285,13 @@ def choices(_family: str) -> TaskCase:
     )
 
 
-def embedding(_family: str) -> TaskCase:
+def _embedding(make: Callable[..., Any], score: Callable[[Any, Any], float]) -> TaskCase:
+    """Returns the case of an embedder.
+
+    Args:
+        make: Creates the embedder.
+        score: Computes the similarity of two predictions.
+    """
     words = list(PARTNERS)[:4]
     firsts = [f"the {word}" for word in words]
     seconds = [f"a {PARTNERS[word]} in" for word in words]
@@ -292,16 +299,48 @@ def embedding(_family: str) -> TaskCase:
     rows = [{"text": text} for text in firsts + seconds]
 
     def nearest_is_partner(answers: Any) -> float:
-        vectors = np.array([answer["embedding"] for answer in answers])
-        cosines = vectors[: len(words)] @ vectors[len(words) :].T
-        return np.mean(cosines.argmax(axis=1) == np.arange(len(words)))
+        queries, documents = answers[: len(words)], answers[len(words) :]
+        scores = np.array([[score(one, other) for other in documents] for one in queries])
+        return np.mean(scores.argmax(axis=1) == np.arange(len(words)))
 
-    return TaskCase(
-        make=keras_bert.TextEmbedder,
-        x=x,
-        rows=rows,
-        ask=lambda task: [{"embedding": row.tolist()} for row in task.embed(select_texts(rows))],
-        accuracy=nearest_is_partner,
+    return TaskCase(make=make, x=x, rows=rows, accuracy=nearest_is_partner)
+
+
+def embedding(_family: str) -> TaskCase:
+    case = _embedding(
+        keras_bert.TextEmbedder, lambda one, other: np.dot(one["embedding"], other["embedding"])
+    )
+    texts = select_texts(case.rows)
+    return dataclasses.replace(
+        case, ask=lambda task: [{"embedding": row.tolist()} for row in task.embed(texts)]
+    )
+
+
+def sparse_embedding(_family: str) -> TaskCase:
+    def score(one: Any, other: Any) -> float:
+        weights = other["embedding"]
+        return sum(weight * weights.get(token, 0) for token, weight in one["embedding"].items())
+
+    case = _embedding(keras_bert.SparseEmbedder, score)
+    texts = select_texts(case.rows)
+    return dataclasses.replace(
+        case,
+        ask=lambda task: [{"embedding": row} for row in task.decode(task.embed(texts))],
+        rounds=ROUNDS // 2,
+    )
+
+
+def late_interaction(_family: str) -> TaskCase:
+    def score(one: Any, other: Any) -> float:
+        return max_similarities(np.array(one["vectors"]), [np.array(other["vectors"])])[0]
+
+    case = _embedding(keras_bert.LateInteractionEmbedder, score)
+    return dataclasses.replace(
+        case,
+        ask=lambda task: [
+            {"vectors": rows.tolist()} for rows in task.embed_documents(select_texts(case.rows))
+        ],
+        rounds=ROUNDS // 2,
     )
 
 
@@ -437,6 +476,8 @@ CASES: dict[str, Callable[[str], TaskCase]] = {
     "questions": questions,
     "choices": choices,
     "embedding": embedding,
+    "sparse_embedding": sparse_embedding,
+    "late_interaction": late_interaction,
     "masked_lm": masked_lm,
     "pretraining": pretraining,
     # Their teachers have learned the other case.

@@ -117,9 +117,11 @@ class LateInteractionPreprocessor(Preprocessor):
                 "The vocabulary must have a mask token for do_query_expansion. Received: a "
                 f"vocabulary without {tokenizer.mask_token!r}. Pass do_query_expansion=False."
             )
-        # 0 for tokens in the skip list, int32 `(vocabulary,)`
-        self._is_kept = np.ones(tokenizer.vocabulary_size, "int32")
-        self._is_kept[list(token_ids(tokenizer, self.skiplist_words))] = 0
+        skipped = token_ids(tokenizer, self.skiplist_words)
+        # 0 for tokens in the skip list. The last number is for all larger ids, because the
+        # tokenizer that tracks sources has a vocabulary of 2 billion ids.
+        self._is_kept = np.ones(max(skipped, default=-1) + 2, "int32")
+        self._is_kept[list(skipped)] = 0
         self.truncated_rows = _LateInteractionCounter(
             "document_length", min(document_length, sequence_length)
         )
@@ -175,7 +177,8 @@ class LateInteractionPreprocessor(Preprocessor):
         lengths = token_ids.lengths
         features["padding_mask"] = same_in_rows(xp, 1, lengths)
         if not is_query:
-            is_kept = xp.take(xp.asarray(self._is_kept, "int32"), token_ids.values)
+            row = xp.minimum(token_ids.values, len(self._is_kept) - 1)
+            is_kept = xp.take(xp.asarray(self._is_kept, "int32"), row)
             return Sequences({**features, "pooling_mask": Ragged(is_kept, lengths)})
         if self.do_query_expansion:
             missing = self.length_limit(is_query) - lengths

@@ -118,7 +118,7 @@ def check_saved(task, case, directory, tolerance=1e-5):
     check_same_values(loaded.weights, task.weights)
     check_same_values(loaded.optimizer.variables, task.optimizer.variables)
     # An embedder uses the other rows in a batch as negatives.
-    size = BATCH if isinstance(task, keras_bert.TextEmbedder) else NUM_ROWS
+    size = BATCH if task.embedding_kind else NUM_ROWS
     loaded_scores = evaluate(loaded, case, size)
     assert loaded_scores == pytest.approx(scores, rel=tolerance, abs=tolerance, nan_ok=True)
     return scores

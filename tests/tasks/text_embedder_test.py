@@ -23,6 +23,7 @@ from keras_bert.losses import (  # noqa: E402
     SoftTargetDivergence,
     TripletLoss,
 )
+from keras_bert.models.inputs import INPUT_NAMES  # noqa: E402
 from tests import small_tasks  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
@@ -563,6 +564,18 @@ def test_each_window_has_the_prompt(include_prompt):
     np.testing.assert_allclose(vectors[1], expected, atol=1e-6)
     expected = truncating.embed(["a", ""], prompt_name="query")
     np.testing.assert_allclose(vectors[[0, 2]], expected, atol=1e-6)
+
+
+def test_exported_network_pools_all_tokens():
+    """Regression: with `include_prompt=False`, it required a pooling mask."""
+    embedder = make_embedder(prompts=PROMPTS, include_prompt=False)
+    ids = embedder.preprocessor(TEXTS)
+    features = {name: keras.ops.convert_to_tensor(ids[name]) for name in INPUT_NAMES if name in ids}
+    features.setdefault("segment_ids", keras.ops.zeros_like(features["token_ids"]))
+    (vectors,) = embedder.network_outputs(features).values()
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(vectors), embedder.embed(TEXTS, prompt=""), atol=1e-6
+    )
 
 
 def test_dimensions_are_cut_before_normalization(tmp_path):
