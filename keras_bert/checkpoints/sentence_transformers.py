@@ -188,14 +188,19 @@ def listed_modules(path: Path) -> list[Module]:
     with checkpoint_errors():
         text = read_text(path)
     try:
-        return [
-            Module(str(module["type"]).rpartition(".")[2], path.parent / str(module["path"]))
-            for module in parse_json(text)
-        ]
+        entries = [(str(module["type"]), str(module["path"])) for module in parse_json(text)]
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointError(
             f"{path} must be a list of modules, each with a type and a path ({error!r})."
         ) from error
+    for _, name in entries:
+        parts = Path(name).parts
+        if len(parts) > 1 or ".." in parts:
+            raise CheckpointError(
+                f"The paths of modules in {path} must be names of directories next to it. "
+                f"Received: {name!r}"
+            )
+    return [Module(kind.rpartition(".")[2], path.parent / name) for kind, name in entries]
 
 
 def _modules(directory: Path, sparse: bool) -> list[Module]:

@@ -14,11 +14,14 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.checkpoints import CheckpointError, hub
+from keras_bert.checkpoints.config_fields import check_needed
 from keras_bert.checkpoints.directories import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.sentence_transformers import (
     MODULES_FILE,
+    PROMPTS_FILE,
     Module,
     listed_modules,
+    read_prompts,
     write_modules,
 )
 from keras_bert.checkpoints.tensors import open_safetensors, write_safetensors
@@ -227,6 +230,7 @@ class StaticEmbedder:
                 "checkpoints as a TextEmbedder, and distill it."
             )
         paths = {module.name: module.path for module in _modules(directory)}
+        _check_options(directory, [*paths])
         files = paths.get(_STATIC, directory)
         is_own = (directory / _CONFIG).exists() and files == directory
         fields = read_json(directory / _CONFIG) if is_own else {"normalize": _NORMALIZE in paths}
@@ -378,6 +382,24 @@ def _zipf_weights(size: int, coefficient: float) -> Array:
 def _modules(directory: Path) -> list[Module]:
     path = directory / MODULES_FILE
     return listed_modules(path) if path.exists() else []
+
+
+def _check_options(directory: Path, modules: list[str]) -> None:
+    """Checks that sentence-transformers would change the embeddings in no other way."""
+    if modules[:1] not in ([], [_STATIC]) or modules[1:] not in ([], [_NORMALIZE]):
+        raise CheckpointError(
+            f"{directory / MODULES_FILE} must contain {_STATIC}, and possibly {_NORMALIZE}. "
+            f"Received: {', '.join(modules)}"
+        )
+    path = directory / PROMPTS_FILE
+    fields = read_json(path) if path.exists() else {}
+    prompts = read_prompts(fields, path).get("prompts", {})
+    with checkpoint_errors(path):
+        check_needed(fields, {"truncate_dim": ()})
+        if any(prompts.values()):
+            raise ValueError(
+                f"prompts must be empty, because static embeddings have none. Received: {prompts}"
+            )
 
 
 def _directory(preset: str | os.PathLike[str]) -> Path:

@@ -126,6 +126,19 @@ def test_sentence_transformers_directory_is_read(path, static, tmp_path):
     write_modules(tmp_path, modules)
     embedding = StaticEmbedder.from_preset(tmp_path).embed("a cat")
     np.testing.assert_allclose(embedding, expected / np.linalg.norm(expected), atol=1e-6)
+    write_modules(tmp_path, {path: "x.StaticEmbedding", "1_Dense": "x.Dense"})
+    with pytest.raises(CheckpointError, match="Received: StaticEmbedding, Dense"):
+        StaticEmbedder.from_preset(tmp_path)
+    for outside in ("..", "../other", "/other"):
+        write_modules(tmp_path, {outside: "x.StaticEmbedding"})
+        with pytest.raises(CheckpointError, match="must be names of directories next to it"):
+            StaticEmbedder.from_preset(tmp_path)
+    write_modules(tmp_path, modules)
+    options = tmp_path / "config_sentence_transformers.json"
+    for fields in ({"prompts": {"query": "query: "}}, {"truncate_dim": 2}):
+        options.write_text(json.dumps(fields))
+        with pytest.raises(CheckpointError, match=f"{next(iter(fields))} must be"):
+            StaticEmbedder.from_preset(tmp_path)
 
 
 def test_search_index(static, tmp_path):
