@@ -301,6 +301,7 @@ def test_ranking_recipe_runs(loss, cranfield, tmp_path, capsys):
         holdout_every=3,
         preset=str(tmp_path / "preset"),
         pretrained=loss != "pointwise",
+        long_texts="mean" if loss == "pointwise" else "",
         epochs=1,
         batch_size=2,
         sequence_length=16,
@@ -335,6 +336,7 @@ def test_ranking_recipe_runs(loss, cranfield, tmp_path, capsys):
     assert documents[1] == documents[2] == documents[0]
     model = keras.saving.load_model(directory / "model.keras")
     assert model.config.vocabulary_size == len(TOKENS)
+    assert getattr(model.preprocessor, "long_texts", "") == ("mean" if loss == "pointwise" else "")
     initial = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
     # A few steps change the preset's weights only a little. Random weights differ more.
     assert np.allclose(model.backbone.get_weights()[0], initial, atol=2e-3) == config.pretrained
