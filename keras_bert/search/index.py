@@ -34,6 +34,7 @@ from keras_bert.search.retriever import (
     EmbeddingRetriever,
     Ranking,
     Retriever,
+    begin,
     check_embedder,
     kind_of,
     make_retrievers,
@@ -144,10 +145,12 @@ class SearchIndex:
         self._embedders = make_retrievers(RETRIEVERS, self.directory, embedders)
         self._lock = threading.RLock()
         path = self.directory / DATABASE
-        if not path.exists() and self.directory.exists() and any(self.directory.iterdir()):
+        # Listing first, because another process may be creating the database.
+        others = os.listdir(self.directory) if self.directory.exists() else []
+        if others and not path.exists():
             raise FileExistsError(
                 f"{self.directory} must be a new directory or contain an index. Received: a "
-                f"directory with {next(self.directory.iterdir()).name}, but without {DATABASE}"
+                f"directory with {others[0]}, but without {DATABASE}"
             )
         self.directory.mkdir(parents=True, exist_ok=True)
         self._connection = self._connect()
@@ -186,7 +189,8 @@ class SearchIndex:
         if [application, version] != [_APPLICATION_ID, _VERSION]:
             raise SearchIndexError(
                 f"{self.directory / DATABASE} must be an index of version {_VERSION}. "
-                f"Received: application_id={application}, user_version={version}"
+                f"Received: application_id={application}, user_version={version}. Build it again "
+                "in a new directory."
             )
         probes = dict(run("SELECT method, probe FROM embedders"))
         given = [retriever.name for retriever in self._embedders]
@@ -389,7 +393,7 @@ class SearchIndex:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
+            begin(self._connection)
             try:
                 yield
             except BaseException:

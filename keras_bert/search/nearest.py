@@ -29,6 +29,7 @@ from keras_bert.search.retriever import (
     EmbeddingRetriever,
     Ranking,
     StoredRows,
+    begin,
     best_rows,
     setting,
     snapshot,
@@ -196,7 +197,7 @@ class NearestVectors(EmbeddingRetriever):
 
     def _use(self, connection: sqlite3.Connection, graph: Graph) -> None:
         """Replaces the graph. Processes that read an old one are not disturbed."""
-        connection.execute("BEGIN IMMEDIATE")
+        begin(connection)
         connection.executemany(
             "UPDATE settings SET value = ? WHERE name = ?",
             [(graph.name, "graph"), (graph.last, "graph_last")],
@@ -223,12 +224,7 @@ def _changes(connection: sqlite3.Connection, graph: Any, total: int) -> tuple[in
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Context manager that waits for other processes. A killed process holds no lock."""
+    """Context manager that only one process at a time enters."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=1)) as connection:
-        while not connection.in_transaction:
-            try:
-                connection.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                    raise
+        begin(connection, "EXCLUSIVE")
         yield

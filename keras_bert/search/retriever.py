@@ -269,6 +269,21 @@ def setting(connection: sqlite3.Connection, name: str) -> Any:
     return connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()[0]
 
 
+def begin(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
+    """Starts a transaction that writes, as soon as no other process does.
+
+    It waits without a limit, because an update of many passages can take minutes on a busy machine.
+    A killed process holds no lock.
+    """
+    while not connection.in_transaction:
+        try:
+            connection.execute(f"BEGIN {kind}")
+        except sqlite3.OperationalError as error:
+            # The lowest byte is the primary error code.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+
+
 @contextlib.contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     """Context manager in which all reads see the same state of the database."""

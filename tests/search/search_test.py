@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import unicodedata
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -321,6 +322,19 @@ def test_one_of_two_processes_builds_the_graph(embedder, tmp_path, monkeypatch):
         thread.join()
     assert len(built) == 1
     assert len([*(tmp_path / "index").glob("vectors-*.usearch")]) == 1
+
+
+def test_changes_wait_for_another_process(embedder, tmp_path):
+    index = SearchIndex(tmp_path / "index", embedder)
+    index._connection.execute("PRAGMA busy_timeout = 10")
+    other = sqlite3.connect(tmp_path / "index" / DATABASE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with futures.ThreadPoolExecutor() as pool:
+        added = pool.submit(add_texts, index)
+        with pytest.raises(TimeoutError):
+            added.result(timeout=0.5)
+        other.execute("COMMIT")
+        assert added.result() == len(TEXTS)
 
 
 def test_foreign_directories_and_embedders_raise(embedder, tmp_path):

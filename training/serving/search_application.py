@@ -73,7 +73,9 @@ def search_application(
     """
     one_at_a_time = asyncio.Lock()
     modes = FUSED, *searcher.index.methods
-    options = "\n    ".join(f'<option value="{mode}">{_LABELS[mode]}</option>' for mode in modes)
+    options = "\n    ".join(
+        f'<option value="{mode}">{_LABELS.get(mode, mode)}</option>' for mode in modes
+    )
     content = _PAGE.read_text("utf-8").replace(_MODES, options)
 
     async def page(request: Request) -> Response:
