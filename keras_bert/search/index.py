@@ -421,6 +421,7 @@ class SearchIndex:
 
         Raises:
             ValueError: If the index has no such method, or if `count` is not positive.
+            SearchIndexError: If the embeddings in the database are invalid.
         """
         checks.check_choice(self.methods, method=method)
         checks.POSITIVE_INT.check(count=count)
@@ -429,8 +430,12 @@ class SearchIndex:
         count = min(count, self._newest())
         if needed is None or not count:
             return []
-        with self._lock:
-            return retriever.search(self._connection, needed, count, [*map(int, candidates)])
+        try:
+            with self._lock:
+                return retriever.search(self._connection, needed, count, [*map(int, candidates)])
+        except (ValueError, sqlite3.DatabaseError) as error:
+            path = self.directory / DATABASE
+            raise SearchIndexError(f"{path} cannot be read as an index: {error}") from error
 
     def methods_of(self, mode: str) -> tuple[str, ...]:
         """Returns the methods that `Searcher.search` uses in a mode, in this order."""

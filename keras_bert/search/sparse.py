@@ -70,9 +70,13 @@ class SparseVectors(EmbeddingRetriever):
         from scipy.sparse import csr_array
 
         weights = np.frombuffer(b"".join(rows), _WEIGHT)
+        tokens = weights["token"]
+        if len(tokens) and (tokens.min() < 0 or tokens.max() >= self.probe.size):
+            # SciPy would write to other memory.
+            raise ValueError("the sparse embeddings contain tokens outside the vocabulary")
         ends = np.cumsum([0, *(len(row) // _WEIGHT.itemsize for row in rows)])
         shape = len(rows), self.probe.size
-        return csr_array((weights["weight"], weights["token"], ends), shape=shape).tocsc()
+        return csr_array((weights["weight"], tokens, ends), shape=shape).tocsc()
 
 
 def _concatenate(matrices: Sequence[Any]) -> Any:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches documents by words and by meaning, also while another process changes the index."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -354,6 +355,21 @@ def test_foreign_directories_and_embedders_raise(embedder, tmp_path):
             path.write_bytes(content)
         with pytest.raises(SearchIndexError, match=r"index.sqlite (cannot be read|must be an i)"):
             SearchIndex(tmp_path / name, embedder)
+
+
+@pytest.mark.parametrize("data", [b"\0\0\0\x40\0\0\x80\x3f", b"\xff" * 8, b"\0" * 3])
+@pytest.mark.parametrize("mode", ["sparse", "vectors", "late"])
+def test_invalid_embeddings_raise(embedders, tmp_path, mode, data):
+    with contextlib.closing(SearchIndex(tmp_path / "index", embedders)) as index:
+        add_texts(index)
+    with contextlib.closing(sqlite3.connect(tmp_path / "index" / DATABASE)) as connection:
+        connection.execute(f"UPDATE {mode} SET data = ?", (data,))
+        connection.commit()
+    with (
+        contextlib.closing(SearchIndex(tmp_path / "index", embedders)) as index,
+        pytest.raises(SearchIndexError, match=r"index\.sqlite cannot be read as an index"),
+    ):
+        Searcher(index).search("the cat", mode=mode)
 
 
 def test_reranker_and_answerer_decide(embedder, tmp_path):
