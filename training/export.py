@@ -51,8 +51,10 @@ class ExportConfig(TextFileOptions):
     """The model, and the export to write.
 
     Args:
-        model: A task's .keras file. Multiple files, separated by commas or given by wildcards
-            such as seed_*/model.keras, are exported as one model, an ensemble.
+        model: A task's .keras file, or a checkpoint (minilm, hf://organization/model or its
+            directory), which is exported as the task whose head it contains. Multiple files,
+            separated by commas or given by wildcards such as seed_*/model.keras, are exported as
+            one model, an ensemble.
         output: The path to write: a directory whose name is a version number for a SavedModel, a
             file that ends in .onnx, .xml (openvino) or .tflite (litert, mediapipe), or a directory
             (hugging_face and onnx_hugging_face).
@@ -144,7 +146,8 @@ def export(config: ExportConfig) -> str:
         ValueError: If flags contradict each other.
         keras_bert.export.ExportError: If the model cannot be exported.
     """
-    files = saved_models.model_files(config.model)
+    is_preset = saved_models.is_preset(config.model)
+    files = [] if is_preset else saved_models.model_files(config.model)
     format = _check(config, files)
     if config.calibration_file and config.pair is not False:
         output_directory.check_pairs(files, config.text_pair)
@@ -157,9 +160,12 @@ def export(config: ExportConfig) -> str:
     from keras_bert.export import deploy
 
     start = time.perf_counter()
-    task = saved_models.load_task(files)
+    if is_preset:
+        task, model = saved_models.load_preset(config.model), Path(config.model, "config.json")
+    else:
+        task, model = saved_models.load_task(files), files[0]
     if format == _HUGGING_FACE:
-        return _hugging_face(task, config, files[0])
+        return _hugging_face(task, config, model)
     if config.takes_text and FORMATS[format].text_packages and not task.is_sequence_level:
         raise ValueError(f"{_NO_TEXT} --model={config.model} is a {type(task).__name__}")
     options = {
@@ -187,7 +193,7 @@ def export(config: ExportConfig) -> str:
             lines.append(f"version  {deploy(path, config.deploy_to)}")
     if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if pair else ()))
-        example = output_directory.load_results(files[0]).get("example")
+        example = output_directory.load_results(model).get("example")
         inputs = "pairs.csv" if pair else "texts.txt"
         lines.append(example_request.next_commands(config.output, inputs, fields, example))
     return "\n".join(lines)

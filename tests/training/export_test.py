@@ -43,6 +43,21 @@ def test_deployed_version_matches_the_model(config, tmp_path):
         assert served_row["score"] == pytest.approx(saved_row["score"], abs=1e-6)
 
 
+def test_checkpoint_is_exported_as_its_task(config, tmp_path):
+    keras_bert.load_model(config.model).save_to_preset(tmp_path / "preset")
+    output = tmp_path / "written"
+    export(
+        ExportConfig(
+            model=str(tmp_path / "preset"), output=str(output), export_format="hugging_face"
+        )
+    )
+    rows = [{"text": "a b"}]
+    written, saved = (
+        load_model(path)[0].predict_rows(rows) for path in (str(output), config.model)
+    )
+    assert written == saved
+
+
 def test_calibration_texts_reads_the_given_column(tmp_path):
     (tmp_path / "texts.csv").write_text("id,review\n" + "1,a b\n2,c d\n" * 4)
     config = ExportConfig(
