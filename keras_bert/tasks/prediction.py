@@ -138,9 +138,13 @@ class TextPredictor(CompiledModel):
 
     def _reads_windows(self, rows: Rows) -> bool:
         """Returns whether training and evaluation split long texts into windows."""
-        if isinstance(rows, Features) or not self.supports_windows:
-            return False
-        return bool(self.preprocessor.splits_texts)
+        return self._splits_texts and not isinstance(rows, Features)
+
+    @property
+    def _splits_texts(self) -> bool:
+        """Whether long texts are split into windows. `False` without a preprocessor."""
+        has_windows = self.supports_windows and self._preprocessor is not None
+        return has_windows and bool(self.preprocessor.splits_texts)
 
     def _num_windows(self, rows: Any) -> np.ndarray[Any, Any]:
         """Returns the number of windows of each text, int64 `(texts,)`."""

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.adapters.reading import read_input
+from keras_bert.data.adapters.reading import Features, read_input
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import (
@@ -383,20 +383,24 @@ class TextClassifier(Task):
         if top_k is not None and self.is_regression:
             raise ValueError(f"top_k must be None for a regression. Received: {top_k}")
         x = materialize(x)
-        logits = self.predict(x, batch_size=batch_size, verbose=verbose)
-        answers = self.answers_from_logits(logits, top_k)
-        if not (top_k or self.multi_label):
-            answers = self._with_num_windows(x, answers)
+        if top_k or self.multi_label:
+            logits = self.predict(x, batch_size=batch_size, verbose=verbose)
+            return match_input_type(x, self.answers_from_logits(logits, top_k))
+        texts, counts = self._with_num_windows(x)
+        logits = self.predict(texts, batch_size=batch_size, verbose=verbose)
+        answers = _with_counts(self.answers_from_logits(logits), counts)
         return match_input_type(x, answers)
 
-    def _with_num_windows(self, x: Any, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Adds each text's number of windows to its answer if long texts are split."""
-        rows = read_input(self.adapters, x)
-        if not self._reads_windows(rows):
-            return answers
-        counts = self._num_windows(rows).tolist()
-        pairs = zip(answers, counts, strict=True)
-        return [{**answer, "num_windows": count} for answer, count in pairs]
+    def _with_num_windows(self, x: Any) -> tuple[Any, np.ndarray[Any, Any] | None]:
+        """Returns text with the number of windows of each if long texts are split, else `None`.
+
+        The texts are then in memory, because a stream can yield others when it is read again.
+        """
+        rows: Any = read_input(self.adapters, x) if self._splits_texts else None
+        if rows is None or isinstance(rows, Features):
+            return x, None
+        texts = rows.to_memory(self.preprocessor, self._options(None))
+        return texts.columns, self._num_windows(texts)
 
     def answers_from_logits(
         self, logits: np.ndarray[Any, Any], top_k: int | None = None
@@ -740,7 +744,8 @@ class TextClassifier(Task):
                     "num_labels": len(applying),
                 }
             answers.append({**answer, "probabilities": probabilities.tolist()})
-        return self._with_num_windows(columns, answers)
+        _, counts = self._with_num_windows(columns)
+        return _with_counts(answers, counts)
 
     def _probabilities(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return sigmoid(logits) if self.multi_label else softmax(logits)
@@ -792,6 +797,14 @@ class TextClassifier(Task):
         from keras_bert.export.signatures import LABELS_REQUESTS
 
         return LABELS_REQUESTS
+
+
+def _with_counts(answers: list[dict[str, Any]], counts: Any) -> list[dict[str, Any]]:
+    """Adds each text's number of windows to its answer, unless it is `None`."""
+    if counts is None:
+        return answers
+    pairs = zip(answers, counts.tolist(), strict=True)
+    return [{**answer, "num_windows": count} for answer, count in pairs]
 
 
 def _validate_thresholds(

@@ -288,14 +288,32 @@ def iter_batches(texts):
 class TextBatches(keras.utils.PyDataset):
     """Batches of two texts."""
 
-    num_batches = 2
-
     def __init__(self, texts, labels):
         super().__init__()
         self.columns = texts, np.array([int(label == "positive") for label in labels])
 
+    def __len__(self):
+        return 2
+
     def __getitem__(self, index):
         return tuple(column[2 * index : 2 * index + 2] for column in self.columns)
+
+
+def test_windows_are_counted_in_the_predicted_texts():
+    data = pytest.importorskip("torch.utils.data")
+    preprocessor = TextClassifierPreprocessor(
+        make_tokenizer(*TOKENS), sequence_length=8, long_texts="mean"
+    )
+    task = make_classifier(preprocessor=preprocessor)
+    texts = ["good film", "a very " * 20 + "bad", "", "very " * 7, "bad " * 30, "a film"]
+
+    def results(x):
+        return sorted((answer["score"], answer["num_windows"]) for answer in task.classify(x))
+
+    expected = results(texts)
+    for _ in range(4):  # Each reading has another order.
+        loader = data.DataLoader(texts, batch_size=1, shuffle=True)
+        np.testing.assert_allclose(results(loader), expected, rtol=1e-5)
 
 
 def test_abstain_omits_uncertain_labels(tmp_path):

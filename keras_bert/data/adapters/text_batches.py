@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_bert.data.adapters.base import InputAdapter, Restore, in_order
-from keras_bert.data.adapters.texts import TEXT_FORMS, TextAdapter, is_text, text_columns
+from keras_bert.data.adapters.texts import TEXT_FORMS, TextAdapter, is_a, is_text, text_columns
 from keras_bert.data.arrays import NUMPY, Ragged
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.batches import Batches, batch_of
@@ -166,20 +166,15 @@ def open_batched_text(x: Any) -> Any:
         if first is not None and _is_text(first, "generator"):
             return _GeneratorText(first, readings)
         return (batch for batch in readings)
-    if _is_a(x, "PyDataset", "keras."):
+    if is_a(x, "PyDataset", "keras."):
         if x.num_batches != 0 and _is_text(first := x[0], type(x).__name__):
             return _PyDatasetText(first, x)
-    elif _is_a(x, "DataLoader", "torch.utils.data"):
+    elif is_a(x, "DataLoader", "torch.utils.data"):
         readings = Readings(lambda: map(_as_columns, x) if _collates_columns(x) else x)
         first = _example(x) if hasattr(x.dataset, "__len__") else readings.first()
         if first is not None and _is_text(first, "DataLoader"):
             return _DataLoaderText(first, readings, x)
     return x
-
-
-def _is_a(x: Any, name: str, module: str) -> bool:
-    """Returns whether an object's class is from a library, without importing the library."""
-    return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).mro())
 
 
 def _example(loader: Any) -> Any:

@@ -144,6 +144,7 @@ def is_text(x: Any) -> bool:
     # Iterators are not read, because an element would be lost, and data loaders would start
     # loading.
     is_column = isinstance(x, Sized) and isinstance(x, Iterable) and hasattr(x, "__getitem__")
+    is_column &= not is_a(x, "PyDataset", "keras.")  # It has batches instead of examples.
     if not is_column or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
@@ -155,6 +156,11 @@ def is_text(x: Any) -> bool:
     if isinstance(first, Mapping) or (isinstance(first, (list, tuple)) and not first):
         return False
     return is_text(first)
+
+
+def is_a(x: Any, name: str, module: str) -> bool:
+    """Returns whether an object's class is from a library, without importing the library."""
+    return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).mro())
 
 
 def is_text_spec(spec: object) -> bool:
