@@ -532,11 +532,28 @@ def _split(
     document: Document, digest: bytes, retrievers: Sequence[EmbeddingRetriever]
 ) -> _SplitDocument:
     """Splits a document into passages that all retrievers can encode."""
-    narrowest = min(retrievers, key=lambda retriever: retriever.max_tokens)
-    tokenizer, length = narrowest.tokenizer, narrowest.max_tokens
-    title, num_tokens = shorten_title(document.title, tokenizer, length // 2)
-    spans = split_passages(document.text, tokenizer, length - num_tokens)
+    text, title = document.text, document.title
+    for retriever in retrievers:
+        title, _ = shorten_title(title, retriever.tokenizer, retriever.max_tokens // 2)
+    narrowest, *others = sorted(retrievers, key=lambda retriever: retriever.max_tokens)
+    spans = split_passages(text, narrowest.tokenizer, _room(narrowest, title))
+    for retriever in others:  # Tokenizers differ in the lengths of texts.
+        tokenizer, room = retriever.tokenizer, _room(retriever, title)
+        spans = [
+            (start + first, start + last)
+            for start, stop in spans
+            for first, last in (
+                [(0, stop - start)]
+                if len(tokenizer(text[start:stop])) <= room
+                else split_passages(text[start:stop], tokenizer, room)
+            )
+        ]
     return _SplitDocument(document, digest, title, spans)
+
+
+def _room(retriever: EmbeddingRetriever, title: str) -> int:
+    """Returns the number of tokens that fit into a passage after a title."""
+    return retriever.max_tokens - len(retriever.tokenizer(title))
 
 
 def _page(page_starts: Sequence[int], start: int) -> int | None:

@@ -304,6 +304,28 @@ def test_long_titles_leave_room_for_the_text(embedder, tmp_path, monkeypatch):
     assert index.passages([1])[0].title == "the " * 20
 
 
+def test_passages_fit_into_each_embedder(embedders, tmp_path):
+    _, sparse, _ = embedders
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokenizer = make_tokenizer(
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", *letters, *(f"##{letter}" for letter in letters)
+    )
+    config = small_tasks.CONFIG.replace(
+        vocabulary_size=tokenizer.vocabulary_size, max_sequence_length=20
+    )
+    preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer, sequence_length=20)
+    dense = keras_bert.TextEmbedder(keras_bert.Backbone(config), preprocessor)
+    text = "the dog travels on the mat. who needs a visa. " * 3
+    index = SearchIndex(tmp_path / "index", [sparse, dense])
+    index.add([Document("a", text, "visa")])
+    passages = index.passages(range(1, len(index) + 1))
+    assert "".join(passage.text for passage in passages).replace(" ", "") == text.replace(" ", "")
+    for passage in passages:
+        for task, most in ((sparse, 8), (dense, 18)):
+            tokens = task.preprocessor.tokenizer(f"visa {passage.text}")
+            assert len(tokens) <= most
+
+
 def test_one_of_two_processes_builds_the_graph(embedder, tmp_path, monkeypatch):
     index, other = (SearchIndex(tmp_path / "index", embedder) for _ in range(2))
     add_texts(index)
