@@ -340,7 +340,7 @@ def late_interaction(_family: str) -> TaskCase:
         ask=lambda task: [
             {"vectors": rows.tolist()} for rows in task.embed_documents(select_texts(case.rows))
         ],
-        rounds=ROUNDS // 2,
+        rounds=MORE_ROUNDS,
     )
 
 
