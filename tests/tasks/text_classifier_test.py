@@ -299,6 +299,21 @@ class TextBatches(keras.utils.PyDataset):
         return tuple(column[2 * index : 2 * index + 2] for column in self.columns)
 
 
+@pytest.mark.parametrize("weights_first", [True, False])
+def test_windows_of_batches_with_other_columns_raise(weights_first):
+    preprocessor = TextClassifierPreprocessor(
+        make_tokenizer(*TOKENS), sequence_length=8, long_texts="mean"
+    )
+    task = make_classifier(preprocessor=preprocessor)
+    task.compile("sgd")
+    labeled = ["a film", "bad " * 30], np.array([0, 1])
+    weighted = *labeled, np.array([1.0, 2.0])
+    batches = [weighted, labeled] if weights_first else [labeled, weighted]
+    for method in (task.fit, task.evaluate):
+        with pytest.raises(ValueError, match="Batch 1 must have the columns of batch 0, text, lab"):
+            method((batch for batch in batches), verbose=0)
+
+
 def test_windows_are_counted_in_the_predicted_texts():
     data = pytest.importorskip("torch.utils.data")
     preprocessor = TextClassifierPreprocessor(

@@ -177,6 +177,8 @@ def with_flags(message: str, flag_of: Mapping[str, str]) -> str:
     >>> flag_of = {"format": "export_format", "text": "takes_text", "dtype": "dtype"}
     >>> with_flags("text must fit the format. Pass format='onnx', no dtype or text=False.", flag_of)
     '--takes_text must fit the format. Pass --export_format=onnx, no --dtype or --notakes_text.'
+    >>> with_flags("/models/dtype/1 already exists.", flag_of)
+    '/models/dtype/1 already exists.'
     """
 
     def flag(match: re.Match[str]) -> str:
@@ -189,7 +191,7 @@ def with_flags(message: str, flag_of: Mapping[str, str]) -> str:
     words = "|".join(sorted({*flag_of}.difference(_ENGLISH_WORDS))) or "(?!)"
     found = rf"(?:{names})(?==| must | is only | is not )|(?:{words})\b"
     value = r"=(?:'[^']*'|[\w.]*\w)"
-    return re.sub(rf"(?<![\w.'=-])(?P<name>{found})(?P<value>{value})?", flag, message)
+    return re.sub(rf"(?<![\w.'=/\\-])(?P<name>{found})(?P<value>{value})?", flag, message)
 
 
 class UnusedFlagError(ValueError):

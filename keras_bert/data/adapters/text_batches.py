@@ -456,6 +456,19 @@ def _join(
     return Sequences(features), columns
 
 
+def _same_columns(batches: Iterable[Columns]) -> Iterator[Columns]:
+    """Checks that batches have the same columns, because they will be joined."""
+    first: Columns | None = None
+    for number, columns in enumerate(batches):
+        first = columns if first is None else first
+        if {*columns} != {*first}:
+            raise ValueError(
+                f"Batch {number} must have the columns of batch 0, {', '.join(first)}. Received: "
+                f"{', '.join(columns)}"
+            )
+        yield columns
+
+
 def drop_labels(row: Any) -> Any:
     """Returns the `x` in a dataset element. Two strings are ambiguous and raise an error."""
     if not isinstance(row, tuple):
@@ -548,7 +561,10 @@ class TextDatasetAdapter(InputAdapter):
             example = text.example()
             return None if example is None else columns((0, example))
 
-        return lambda epoch: map(columns, text.read(epoch, options.shuffle_seed)), first_columns
+        def read(epoch: int) -> Iterator[Columns]:
+            return _same_columns(map(columns, text.read(epoch, options.shuffle_seed)))
+
+        return read, first_columns
 
     def to_memory(
         self, preprocessor: Any, options: BatchOptions, steps: int | None = None
