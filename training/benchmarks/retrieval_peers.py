@@ -101,7 +101,7 @@ def load_txtai(checkpoint: str, sequence_length: int) -> Build:
 
 def load_pylate(checkpoint: str, sequence_length: int) -> Build:
     """Ranks by late interaction, in an index of fast-plaid."""
-    _import_peer("fast_plaid")  # PyLate imports it later
+    _import_peer("fast_plaid")  # PyLate only imports it to build an index.
     indexes, models, retrieve = (
         _import_peer(f"pylate.{name}") for name in ("indexes", "models", "retrieve")
     )
@@ -136,7 +136,7 @@ PEERS: dict[str, tuple[Callable[[str, int], Build], str]] = {
     "bm25s": (load_bm25s, "bm25s"),
     "sentence_transformers": (load_sentence_transformers, "sentence-transformers faiss-cpu"),
     "txtai": (load_txtai, "txtai"),
-    "pylate": (load_pylate, "pylate fast-plaid"),
+    "pylate": (load_pylate, "pylate"),
 }
 
 
