@@ -244,21 +244,21 @@ class SearchIndex:
 
     # === Changes ===
 
-    def add(self, documents: Iterable[Document], verbose: int = 0) -> int:
+    def add(self, documents: Document | Iterable[Document], verbose: int = 0) -> int:
         """Adds documents. A document with the name of another document replaces it.
 
         Documents that the index already contains unchanged are skipped, so a killed call continues
         where it stopped. Every few hundred passages are added in one transaction.
 
         Args:
-            documents: The documents, for example from `read_documents`.
+            documents: A document, or an iterable of documents, for example from `read_documents`.
             verbose: 0 or 1. With 1, it shows a progress bar of passages.
 
         Returns:
             The number of added and replaced documents.
 
         Raises:
-            ValueError: If a name is empty.
+            ValueError: If a name is empty, or if an element is not a `Document`.
         """
         num_added = num_new = 0
         with (
@@ -288,14 +288,18 @@ class SearchIndex:
         parts = [retriever.encode(texts) for retriever in self._embedders]
         return zip(*parts, strict=True)
 
-    def remove(self, names: Iterable[str]) -> int:
+    def remove(self, names: str | Iterable[str]) -> int:
         """Removes documents by name.
+
+        Args:
+            names: A name, or an iterable of names.
 
         Returns:
             The number of removed documents. Names of other documents are ignored.
         """
         with self._updating_words(), self._transaction():
-            count = sum(map(self._delete, dict.fromkeys(names)))
+            given = [names] if isinstance(names, str) else names
+            count = sum(map(self._delete, dict.fromkeys(given)))
             if count:
                 self._count_generation()
         self._build(0)
@@ -319,12 +323,16 @@ class SearchIndex:
             for retriever in self._embedders:
                 retriever.build(connection, verbose)
 
-    def _groups(self, documents: Iterable[Document]) -> Iterator[list[_SplitDocument]]:
+    def _groups(self, documents: Document | Iterable[Document]) -> Iterator[list[_SplitDocument]]:
         """Yields groups of new or changed documents."""
         group: list[_SplitDocument] = []
         names: set[str] = set()
         count = 0
-        for document in documents:
+        for document in [documents] if isinstance(documents, Document) else documents:
+            if not isinstance(document, Document):
+                raise ValueError(
+                    f"documents must be Document objects. Received: {checks.shorten_repr(document)}"
+                )
             if not document.name:
                 raise ValueError(
                     f"A document's name must not be empty. Received: {document!r:.200}"
@@ -433,7 +441,9 @@ class SearchIndex:
         try:
             with self._lock:
                 return retriever.search(self._connection, needed, count, [*map(int, candidates)])
-        except (ValueError, sqlite3.DatabaseError) as error:
+        except ValueError as error:
+            if retriever is self._words:
+                raise
             path = self.directory / DATABASE
             raise SearchIndexError(f"{path} cannot be read as an index: {error}") from error
 

@@ -409,10 +409,6 @@ def _rows_by_weight(
 
 
 def _scipy_sparse() -> Any:
-    try:
+    with checks.importing("training", "SparseEmbedder"):
         from scipy import sparse
-    except ImportError as error:
-        raise ImportError(
-            "SparseEmbedder requires SciPy: pip install scipy, or the extra `training`."
-        ) from error
     return sparse

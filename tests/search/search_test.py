@@ -125,7 +125,7 @@ def test_embedded_documents_match_an_index(embedder, tmp_path):
     assert embed_document(Document("empty", ""), embedder) == []
 
 
-def test_objects_that_are_no_embedder_raise(embedder, tmp_path):
+def test_other_objects_raise(embedder, tmp_path):
     document = Document("a", "the cat")
     sparse = keras_bert.SparseEmbedder(embedder.backbone, embedder.preprocessor)
     with pytest.raises(ValueError, match="Received: a SparseEmbedder"):
@@ -136,7 +136,10 @@ def test_objects_that_are_no_embedder_raise(embedder, tmp_path):
     with pytest.raises(ValueError, match="An embedder must have embed_queries and"):
         embed_document(document, [embedder])
     index = SearchIndex(tmp_path / "index", embedder)
-    index.add([document])
+    assert index.add(document) == index.add([Document("aa", "a dog")]) == 1
+    with pytest.raises(ValueError, match="documents must be Document objects"):
+        index.add(["text"])
+    assert (index.remove("aa"), index.document_names) == (1, ["a"])
     for arguments, message in ((("sparse", "cat", 1), "method"), (("words", "cat", -1), "count")):
         with pytest.raises(ValueError, match=f"{message} must be"):
             index.search(*arguments)
