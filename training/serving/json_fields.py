@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
@@ -220,15 +221,17 @@ def _json(value: Any) -> str:
     if isinstance(value, dict):
         items = (f"{_json(str(name))}:{_json(item)}" for name, item in value.items())
         return "{" + ",".join(items) + "}"
-    is_list = isinstance(value, (list, np.ndarray))
-    first = value[0] if is_list and len(value) else value
-    if isinstance(first, (float, np.floating)):
-        numbers = np.atleast_1d(np.asarray(value, "float32"))
-        if not np.all(np.isfinite(numbers)):
+    if isinstance(value, (float, np.floating)):
+        number = np.float32(value)
+        if not math.isfinite(number):
             raise ValueError("a number is not finite")
-        text = ",".join(map(str, numbers))
-        return f"[{text}]" if is_list else text
-    if is_list:
+        return str(number)
+    if isinstance(value, (list, np.ndarray)):
+        if len(value) and isinstance(value[0], (float, np.floating)):
+            numbers = np.asarray(value, "float32")
+            if not np.all(np.isfinite(numbers)):
+                raise ValueError("a number is not finite")
+            return f"[{','.join(map(str, numbers))}]"
         return "[" + ",".join(map(_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
