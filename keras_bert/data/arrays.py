@@ -127,6 +127,14 @@ class Arrays:
         """Returns the elementwise maximum."""
         return np.maximum(x, y)
 
+    def at_least(self, x: Any, y: Any) -> Any:
+        """Compares each element. NumPy and TensorFlow have `>=`, and other libraries do not."""
+        return x >= y
+
+    def divide(self, x: Any, y: Any) -> Any:
+        """Divides integers, and rounds down."""
+        return x // y
+
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         """Returns `x` if a condition is true, and `y` otherwise, for each element."""
         return np.where(condition, x, y)

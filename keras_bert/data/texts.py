@@ -128,16 +128,16 @@ def split_into_windows(
     longer, shorter = xp.maximum(first, second), xp.minimum(first, second)
     kept = xp.minimum(shorter, max_tokens // 2)
     space = max_tokens - kept
-    shared = space // 4 if overlap is None else xp.minimum(space - 1, overlap)
-    counts = 1 + xp.maximum(longer - shared - 1, 0) // (space - shared)
-    counts = xp.where(longer > space, counts, 0 * counts + 1)
+    shared = xp.divide(space, 4) if overlap is None else xp.minimum(space - 1, overlap)
+    counts = 1 + xp.divide(xp.maximum(longer - shared - 1, 0), space - shared)
     row = row_numbers(xp, counts)
     is_first_split, longer, shorter, kept, space, count = (
-        xp.take(values, row) for values in (first >= second, longer, shorter, kept, space, counts)
+        xp.take(values, row)
+        for values in (xp.at_least(first, second), longer, shorter, kept, space, counts)
     )
     length = xp.minimum(longer, space)
     number = xp.ranges(0 * counts, counts)
-    start = number * (longer - length) // xp.maximum(count - 1, 1)
+    start = xp.divide(number * (longer - length), xp.maximum(count - 1, 1))
     kept_start = shorter - kept if side == "left" else 0 * kept
     starts, sizes = (
         (xp.where(is_first_split, split, other), xp.where(is_first_split, other, split))

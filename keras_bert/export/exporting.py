@@ -332,11 +332,6 @@ def _check_takes_text(task: Any, format: str) -> None:
             "adds no prompt. Received: a task with a default prompt. Export a SavedModel, or pass "
             "text=False."
         )
-    if task.preprocessor.splits_texts:
-        raise ValueError(
-            "long_texts must be 'truncate' for an OpenVINO model that accepts text. Received: "
-            f"{task.preprocessor.long_texts!r}. Export a SavedModel, or pass text=False."
-        )
 
 
 def _is_warmed_up(warm_up: bool | None) -> bool:

@@ -22,8 +22,8 @@ from openvino import opset15 as ops
 from openvino_tokenizers import tokenizer_pipeline as steps
 from openvino_tokenizers.utils import create_string_constant_node
 
-from keras_bert.data.packing import num_special_tokens
-from keras_bert.data.texts import TextClassifierPreprocessor
+from keras_bert.data.arrays import Arrays, row_numbers, row_starts
+from keras_bert.data.texts import TextClassifierPreprocessor, split_into_windows
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
 from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
@@ -35,6 +35,8 @@ from keras_bert.text.normalization import Normalization
 from keras_bert.text.special_tokens import longest_of
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
+
+_COUNTS = "num_windows"
 
 # Strings in OpenVINO's steps are stored as their start and end offsets and the bytes of all
 # strings.
@@ -55,23 +57,31 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     - A regression has `score`.
     - An embedder has `embedding`.
 
+    If the preprocessor splits long texts, a classifier also has `num_windows`. All windows of a
+    request are computed at once.
+
     A request without texts, or with different numbers of `text` and `text_pair`, fails.
 
     Raises:
         ExportError: If OpenVINO's steps do not support the tokenizer.
     """
-    packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
-        packer, network, [(name, name) for name in INPUT_NAMES]
+        text_model(task.preprocessor, pair=options.pair),
+        network,
+        [(name, name) for name in INPUT_NAMES],
+        keep_remaining_first_model_outputs=True,
     )
-    (result,) = connected.outputs
-    output = result.get_node().input_value(0)
+    output, *counts = (result.get_node().input_value(0) for result in connected.outputs)
+    if counts:
+        output = _merge_windows(output, counts[0], task)
     if task.output_name == "embedding":
         answers = {"embedding": output}
     else:
         names = ("thresholds", "min_score")
         limits = {name: getattr(task, name, None) for name in names}
         answers = answers_of_logits(output, options.class_names, **limits)
+        if counts and options.class_names is not None:
+            answers[_COUNTS] = counts[0]
     return _model(answers, [texts.get_node() for texts in connected.inputs])
 
 
@@ -79,7 +89,8 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
     """Builds an `openvino.Model` that is equivalent to a preprocessor.
 
     The inputs are `text` and, with `pair`, `text_pair`, string `(batch,)`. The outputs are
-    `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
+    `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`. If the preprocessor
+    splits long texts, they are the windows, and `num_windows`, int32 `(batch,)`, counts them.
     """
     names = ("text", "text_pair") if pair else ("text",)
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
@@ -169,7 +180,7 @@ def _check(texts: Sequence[Any]) -> list[Strings]:
 def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     """Packs one or two texts' ids into features `(batch, length)`, as the preprocessor does."""
     tokenizer = preprocessor.tokenizer
-    max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
+    max_tokens = preprocessor.max_tokens(len(texts))
     start = steps.AddToken(_token_id=tokenizer.cls_token_id, token_type_id=0)
     end = steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=0)
     inputs = [start, steps.Sequence(token_type_id=0), end]
@@ -182,18 +193,17 @@ def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
         inputs.append(steps.Sequence(token_type_id=second))
         inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
     combine = steps.CombineSegmentsStep(inputs)
-    ragged = combine.get_ov_subgraph(
-        [
-            tensor
-            for text in _truncate(texts, max_tokens, tokenizer.truncation_side)
-            for tensor in text
-        ]
-    )
+    counts = {}
+    if preprocessor.splits_texts:
+        texts, counts[_COUNTS] = _windows(preprocessor, texts)
+    else:
+        texts = _truncate(texts, max_tokens, tokenizer.truncation_side)
+    ragged = combine.get_ov_subgraph([tensor for text in texts for tensor in text])
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
     # Padding is in segment 0 for any padding id.
     segments = steps.PaddingStep(_token_id=0).get_ov_subgraph([*ragged[3:5], ragged[5]])
-    return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
+    return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True)) | counts
 
 
 def _truncate(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
@@ -218,6 +228,84 @@ def _truncate(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
         [begins, ops.add(begins, length).output(0), ids]
         for (begins, _, ids), length in zip(texts, new_lengths, strict=True)
     ]
+
+
+# === Windows ===
+
+
+class _OpenVINOArrays(Arrays):
+    """The array functions that `split_into_windows` needs, computed with OpenVINO in int64."""
+
+    minimum = staticmethod(ops.minimum)
+    maximum = staticmethod(ops.maximum)
+    divide = staticmethod(ops.divide)
+    at_least = staticmethod(ops.greater_equal)
+    where = staticmethod(ops.select)
+
+    def size(self, x: Any, axis: int = 0) -> Any:
+        return ops.gather(ops.shape_of(x), _integer(axis), _integer(0))
+
+    def arange(self, stop: Any) -> Any:
+        return ops.range(_integer(0), stop, _integer(1), openvino.Type.i64)
+
+    def take(self, x: Any, index: Any) -> Any:
+        return ops.gather(x, index, _integer(0))
+
+    def cumsum(self, x: Any, axis: int = 0) -> Any:
+        return ops.cum_sum(x, _integer(axis))
+
+    def repeat(self, x: Any, counts: Any) -> Any:
+        position = self.arange(ops.reduce_sum(counts, _integer(0)))
+        return self.take(x, ops.search_sorted(self.cumsum(counts), position, right_mode=True))
+
+    def ranges(self, starts: Any, lengths: Any) -> Any:
+        position = self.arange(ops.reduce_sum(lengths, _integer(0)))
+        return position + self.repeat(starts - row_starts(self, lengths), lengths)
+
+
+_OPENVINO = _OpenVINOArrays()
+
+
+def _windows(
+    preprocessor: TextClassifierPreprocessor, texts: Sequence[Ids]
+) -> tuple[list[Ids], Any]:
+    """Returns the ids of windows, and each text's number of windows."""
+    windows = split_into_windows(
+        _OPENVINO,
+        [ops.convert(ops.subtract(ends, begins), "i64") for begins, ends, _ in texts],
+        preprocessor.max_tokens(len(texts)),
+        preprocessor.overlap,
+        preprocessor.tokenizer.truncation_side,
+    )
+    parts = []
+    for (begins, _, ids), start, length in zip(texts, windows.starts, windows.lengths, strict=True):
+        first = _OPENVINO.take(ops.convert(begins, "i64"), windows.row) + start
+        # OpenVINO's steps have no room for ids that are in multiple windows, so these are copied.
+        values = _OPENVINO.take(ids, _OPENVINO.ranges(first, length))
+        starts = row_starts(_OPENVINO, length)
+        bounds = (ops.convert(node, "i32").output(0) for node in (starts, starts + length))
+        parts.append([*bounds, values.output(0)])
+    return parts, ops.convert(windows.counts, "i32").output(0)
+
+
+def _merge_windows(outputs: Any, counts: Any, task: Servable) -> Any:
+    """Returns each text's output `(batch, _)`. See `Servable.merge_windows`."""
+    rows = row_numbers(_OPENVINO, ops.convert(counts, "i64"))
+    shape = ops.shape_of(outputs)
+    index = ops.broadcast(ops.unsqueeze(rows, _integer(1)), shape)
+    size = ops.concat([ops.shape_of(counts), ops.gather(shape, _integers([1]), _integer(0))], 0)
+    zeros = ops.broadcast(ops.constant(np.array(0, "float32")), size)
+    merged = ops.scatter_elements_update(
+        zeros,
+        index,
+        outputs,
+        _integer(0),
+        task.preprocessor.long_texts,
+        use_init_val=False,
+    )
+    if getattr(task, "normalize", False):
+        merged = ops.normalize_l2(merged, _integers([1]), 1e-12, "max")
+    return merged.output(0)
 
 
 # === WordPiece ===

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,13 @@ pytest.importorskip("sentencepiece")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.data.arrays import NUMPY  # noqa: E402
 from keras_bert.export import ExportError  # noqa: E402
-from keras_bert.export.openvino_text import answers_of_logits, text_model  # noqa: E402
+from keras_bert.export.openvino_text import (  # noqa: E402
+    _merge_windows,
+    answers_of_logits,
+    text_model,
+)
 from keras_bert.text import (  # noqa: E402
     BytePairTokenizer,
     SentencePieceTokenizer,
@@ -149,6 +155,46 @@ def test_pair_truncation_matches_preprocessor(kind, side):
     model = compile_text_model(preprocessor, pair=True)
     columns = zip(*itertools.product(TEXTS, PAIRS), strict=True)
     assert find_mismatches(preprocessor, model, *map(list, columns)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "side", "overlap"),
+    [("wordpiece", "left", None), ("byte_pair", "right", 3), ("sentence_piece", "right", None)],
+)
+@pytest.mark.parametrize("pair", [False, True])
+def test_windows_match_preprocessor(kind, side, overlap, pair):
+    tokenizer = small_tokenizers.make(kind, truncation_side=side)
+    preprocessor = TextClassifierPreprocessor(tokenizer, 21, long_texts="mean", overlap=overlap)
+    model = compile_text_model(preprocessor, pair=pair)
+    columns = [*zip(*itertools.product(TEXTS, PAIRS), strict=True)] if pair else [TEXTS]
+    for rows in (slice(None), slice(1)):
+        texts = [list(column[rows]) for column in columns]
+        inputs = dict(zip(("text", "text_pair"), map(to_string_tensor, texts), strict=False))
+        actual = model(inputs)
+        windows, counts = preprocessor.pack_windows(*texts)
+        assert actual["num_windows"].tolist() == counts.tolist()
+        expected = windows.padded_to_longest(NUMPY, len(columns), tokenizer.pad_token_id)
+        for name, values in expected.items():
+            width = values.shape[1]
+            np.testing.assert_array_equal(actual[name][:, :width], values)
+            assert not actual["padding_mask"][:, width:].any()
+
+
+@pytest.mark.parametrize(("long_texts", "normalize"), [("mean", True), ("max", False)])
+def test_windows_are_merged_by_text(long_texts, normalize):
+    outputs = openvino.opset15.parameter([-1, 3], openvino.Type.f32)
+    counts = openvino.opset15.parameter([-1], openvino.Type.i32)
+    preprocessor = SimpleNamespace(long_texts=long_texts)
+    task = SimpleNamespace(preprocessor=preprocessor, normalize=normalize)
+    merged = _merge_windows(outputs.output(0), counts.output(0), task)
+    model = openvino.Model([merged], [outputs, counts], "merge")
+    values = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")
+    options = {"INFERENCE_PRECISION_HINT": "f32"}
+    actual = openvino.compile_model(model, "CPU", options)([values, np.array([1, 3, 2], "int32")])
+    parts = np.split(values, [1, 4])
+    expected = np.array([getattr(np, long_texts)(part, axis=0) for part in parts])
+    norms = np.linalg.norm(expected, axis=1, keepdims=True) if normalize else 1
+    np.testing.assert_allclose(actual[0], expected / norms, atol=1e-6)
 
 
 def test_mismatched_pair_counts_raise():
