@@ -77,7 +77,7 @@ print("USA-Brazil:", pages["USA", "Brazil"])
 # %% [markdown]
 # ## Index and search
 #
-# A page's rank depends on its words (BM25) and its embedding, fused by the reciprocals of both ranks. `top_k` limits the number of passages:
+# A page's rank depends on its words (BM25) and its embedding: the scores of both are scaled to 0 to 1 and averaged. `top_k` limits the number of passages:
 
 # %%
 embedder = keras_bert.TextEmbedder.from_preset("minilm", sequence_length=64)

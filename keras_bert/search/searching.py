@@ -17,8 +17,6 @@ Mode = Literal["fused", "words", "vectors", "sparse", "late"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 # The target of attributions by a re-ranker's number of classes
 _RELEVANT = {1: None, 2: 1}
-# The constant of reciprocal rank fusion in its paper
-_RANK_CONSTANT = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +92,8 @@ class Searcher:
             top_k: Maximum number of passages. Defaults to 10.
             mode: `"words"` for BM25, `"vectors"` for the similarity of vectors, `"sparse"` for
                 sparse embeddings, `"late"` for late interaction with the best passages of the
-                index's other methods, or `"fused"` for all of the index's methods, by reciprocal
-                rank fusion. Defaults to `"fused"`.
+                index's other methods, or `"fused"` for the mean of the scores of all of the index's
+                methods, each scaled to [0, 1]. Defaults to `"fused"`.
             candidates: Number of passages of each method to fuse, and to re-rank. Defaults to 100.
 
         Returns:
@@ -106,7 +104,7 @@ class Searcher:
                 embedder for `mode`.
 
         Reference:
-            [Cormack et al., 2009](https://doi.org/10.1145/1571941.1572114), reciprocal rank fusion.
+            [An analysis of fusion functions](https://arxiv.org/abs/2210.11934), section 3.
         """
         if not isinstance(query, str):
             raise ValueError(f"query must be a string. Received: {checks.shorten_repr(query)}")
@@ -115,9 +113,9 @@ class Searcher:
         count = max(top_k, candidates)
         ranked: dict[str, Ranking] = {}
         for name in self.index.methods_of(mode):
-            found = [number for number, _ in fuse_ranks(ranked.values())[:count]]
+            found = [number for number, _ in fuse_scores(ranked.values(), count)[:count]]
             ranked[name] = self.index.search(name, query, count, found)
-        scored = fuse_ranks(ranked.values())[:count] if mode == FUSED else ranked[mode]
+        scored = ranked[mode] if mode != FUSED else fuse_scores(ranked.values(), count)[:count]
         if self.reranker is None:
             scored = scored[:top_k]
         passages = self.index.passages([number for number, _ in scored])
@@ -196,19 +194,37 @@ class Searcher:
         return hits
 
 
-def fuse_ranks(ranked: Iterable[Ranking]) -> Ranking:
-    """Fuses rankings by the sum of their reciprocal ranks.
+def fuse_scores(rankings: Iterable[Ranking], count: int) -> Ranking:
+    """Fuses rankings by the mean of their scores, each scaled to [0, 1].
+
+    In each ranking, the best passage has 1. The last one of `count` passages, and passages that
+    are not in the ranking, have 0.
+
+    Args:
+        rankings: The rankings.
+        count: Maximum number of passages in a ranking. In a shorter ranking, a score of 0 becomes
+            0, because the method found no other passage.
 
     Example:
 
-    >>> fuse_ranks([[(7, 3.5), (8, 1.0)], [(8, 0.9), (9, 0.8)]])[0][0]
-    8
+    >>> fuse_scores([[(7, 4.0), (8, 1.0)], [(8, 0.75), (9, 0.5), (6, 0.25)]], count=3)
+    [(8, 0.625), (7, 0.5), (9, 0.25), (6, 0.0)]
+
+    Reference:
+        [An analysis of fusion functions for hybrid retrieval](https://arxiv.org/abs/2210.11934),
+        section 3.
     """
-    scores: dict[int, float] = {}
-    for ranking in ranked:
-        for rank, (number, _) in enumerate(ranking, start=1):
-            scores[number] = scores.get(number, 0.0) + 1 / (_RANK_CONSTANT + rank)
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    found = [ranking for ranking in rankings if ranking]
+    fused: dict[int, float] = {}
+    for ranking in found:
+        highest, lowest = ranking[0][1], ranking[-1][1]
+        if len(ranking) < count:
+            lowest = min(lowest, 0.0)
+        width = (highest - lowest) or 1.0
+        for number, score in ranking:
+            share = (score - lowest) / width if highest > lowest else 1.0
+            fused[number] = fused.get(number, 0.0) + share / len(found)
+    return sorted(fused.items(), key=lambda item: (-item[1], item[0]))
 
 
 def best_sentence(rarities: Mapping[str, float], text: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from keras_bert.search import (
 from keras_bert.search import index as index_module
 from keras_bert.search.index import DATABASE
 from keras_bert.search.passages import split_passages
-from keras_bert.search.searching import MODES
+from keras_bert.search.searching import MODES, fuse_scores
 from keras_bert.search.terms import terms
 from tests import small_tasks
 from tests.text.small_tokenizers import make_tokenizer
@@ -282,8 +282,11 @@ def test_each_embedder_adds_a_method(embedders, tmp_path):
         scores = max_similarities(late.embed_queries(query), vectors)
         assert [hit.text for hit in hits["late"]] == [passages[row] for row in np.argsort(-scores)]
         np.testing.assert_allclose([hit.score for hit in hits["late"]], np.sort(-scores) * -1, 1e-3)
-        for hit in hits["fused"]:
-            assert hit.score == pytest.approx(sum(1 / (60 + rank) for rank in hit.ranks.values()))
+        rankings = [reader.search(name, query, 100) for name in index.methods[:-1]]
+        candidates = [number for number, _ in fuse_scores(rankings, 100)]
+        rankings.append(reader.search("late", query, 100, candidates))
+        for hit, (number, score) in zip(hits["fused"], fuse_scores(rankings, 100), strict=True):
+            assert (hit.id, hit.score) == (number, pytest.approx(score))
         assert {*hits["fused"][0].ranks} == {*index.methods}
         for method in ("words", "sparse", "vectors"):
             numbers = [number for number, _ in reader.search(method, query, 10)]

@@ -181,7 +181,10 @@ class Peer(Subject):
         # -P: The names of our files must not hide the modules of other libraries.
         command = [python, "-P", retrieval_peers.__file__, kind, checkpoint, str(sequence_length)]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
+        try:
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
+        except OSError as error:
+            raise PeerError(f"{name}: {python} cannot be started: {error.strerror}") from error
         if error := self._receive():
             self.close()
             packages = PEERS[kind][1]
@@ -385,6 +388,8 @@ def main(config: RetrievalConfig) -> None:
             else:
                 stack.callback(subject.close)
                 subjects.append(subject)
+        if not subjects:
+            raise ValueError("--subjects must contain one that is not skipped. Received: none")
         for subject in subjects:
             subject.index(collection.documents)
             print(f"indexed: {subject.name}", flush=True)

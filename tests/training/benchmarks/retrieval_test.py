@@ -50,6 +50,10 @@ def test_retrieval_without_a_library(collection, capsys):
     advice = f"skipped: bm25s: No module named 'bm25s'. Run {python} -m pip install bm25s"
     assert advice in output
     assert "| words | 100.0 |" in output
+    options["python"] = ("bm25s:nowhere",)
+    with pytest.raises(ValueError, match="must contain one that is not skipped"):
+        main(RetrievalConfig(subjects=("bm25s",), **options))
+    assert "skipped: bm25s: nowhere cannot be started: No such file" in capsys.readouterr().out
 
 
 def test_retrieval_reads_questions(tmp_path, capsys):
