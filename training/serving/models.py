@@ -249,6 +249,8 @@ def answers_of_task(
     names = getattr(task, "class_names", None)
     if names is None and not getattr(task, "is_regression", False):
         names = range(getattr(task, "num_classes", 0))
+    # A question answerer has multiple outputs.
+    dim = task.output.shape[-1] if task.embedding_kind else 0
     return ModelPredictions(
         predict_method=task.predict_method,
         signatures=task_signatures(task, fields),
@@ -265,7 +267,7 @@ def answers_of_task(
         else "",
         multi_label=getattr(task, "multi_label", False),
         embedding_kind=task.embedding_kind,
-        embedding_dim=_embedding_size(task.embedding_kind, task.output.shape[-1], length),
+        embedding_dim=_embedding_size(task.embedding_kind, dim, length),
         pooling=getattr(task, "pooling", ""),
         normalize=getattr(task, "normalize", False),
         dtype=task.compute_dtype,

@@ -23,7 +23,6 @@ from keras_bert.export.options import (
     ExportWarning,
     Servable,
 )
-from keras_bert.models.pretraining import decode_masked_lm
 from keras_bert.vocabularies.files import read_json, write_json
 from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, NAMES_FILE, SETTINGS_FILE
 
@@ -123,6 +122,7 @@ def _network(task: Any) -> tuple[Any, list[tf.TensorSpec]]:
     import tensorflow as tf
 
     from keras_bert.export.network import network_function
+    from keras_bert.models.pretraining import decode_masked_lm
 
     def encode(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         hidden = task.backbone(features, training=False)["sequence_output"]
