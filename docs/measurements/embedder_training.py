@@ -19,7 +19,7 @@ import numpy as np
 from keras_bert import minilm
 
 BATCH_SIZE, RATE, LENGTH = 32, 2e-5, 256
-NUM_TEST = 1_000
+NUM_TEST = 100
 
 
 def read_pairs(path):
