@@ -97,7 +97,7 @@ class Arrays:
         [5, 6, 0, 1, 2]
         """
         offsets = starts - row_starts(self, lengths)
-        return self.arange(np.sum(lengths)) + np.repeat(offsets, lengths)
+        return self.arange(self.sum(lengths)) + self.repeat(offsets, lengths)
 
     def cumsum(self, x: Any, axis: int = 0) -> Any:
         """Returns the cumulative sum along an axis, in the same shape."""

@@ -254,13 +254,12 @@ class _OpenVINOArrays(Arrays):
     def cumsum(self, x: Any, axis: int = 0) -> Any:
         return ops.cum_sum(x, _integer(axis))
 
-    def repeat(self, x: Any, counts: Any) -> Any:
-        position = self.arange(ops.reduce_sum(counts, _integer(0)))
-        return self.take(x, ops.search_sorted(self.cumsum(counts), position, right_mode=True))
+    def sum(self, x: Any, axis: int | None = None) -> Any:
+        return ops.reduce_sum(x, _integer(axis or 0))
 
-    def ranges(self, starts: Any, lengths: Any) -> Any:
-        position = self.arange(ops.reduce_sum(lengths, _integer(0)))
-        return position + self.repeat(starts - row_starts(self, lengths), lengths)
+    def repeat(self, x: Any, counts: Any) -> Any:
+        position = self.arange(self.sum(counts))
+        return self.take(x, ops.search_sorted(self.cumsum(counts), position, right_mode=True))
 
 
 _OPENVINO = _OpenVINOArrays()

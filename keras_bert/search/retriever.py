@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import functools
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -106,7 +107,7 @@ class EmbeddingRetriever(Retriever):
         tokenizer: Tokenizer = self.embedder.preprocessor.tokenizer
         return tokenizer
 
-    @property
+    @functools.cached_property  # Every document needs it.
     def max_tokens(self) -> int:
         """Maximum number of tokens in a passage, without special tokens and the prompt."""
         prompts = Prompts(getattr(self.embedder, "prompts", {}))

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -213,9 +213,7 @@ class _Api:
     async def embed(self, request: Request, payload: Row) -> Response:
         """Computes an embedding for each input."""
         model = self._embedder(request, "dense")
-        options = read_fields(payload, self._embed_fields)
-        inputs, _ = options["inputs"]
-        embedding = EmbeddingRequest(inputs, "inputs", options)
+        embedding = _embedding_request(payload, self._embed_fields)
         answer = await embed(self._server, request, model, embedding)
         return await respond(lambda: encode_json(answer.values), answer.truncated)
 
@@ -233,9 +231,7 @@ class _Api:
     async def embed_sparse(self, request: Request, payload: Row) -> Response:
         """Computes the token ids and weights of each input."""
         model = self._embedder(request, "sparse")
-        options = read_fields(payload, self._sparse_fields)
-        inputs, _ = options["inputs"]
-        embedding = EmbeddingRequest(inputs, "inputs", options)
+        embedding = _embedding_request(payload, self._sparse_fields)
         answer = await embed_answers(self._server, request, model, embedding)
         return await respond(
             lambda: encode_json(list(map(_sparse_values, answer.values))), answer.truncated
@@ -444,6 +440,12 @@ class _Api:
             classes = [{"score": score, "label": label} for score, label in scores]
             predictions.append(sorted(classes, key=lambda one: -one["score"]))
         return predictions, truncated
+
+
+def _embedding_request(payload: Row, fields: Mapping[str, Field]) -> EmbeddingRequest:
+    options = read_fields(payload, fields)
+    inputs, _ = options["inputs"]
+    return EmbeddingRequest(inputs, "inputs", options)
 
 
 def _sparse_values(answer: Row) -> list[dict[str, Any]]:
