@@ -30,7 +30,7 @@ from docs.hooks import (  # noqa: E402
     speed_tables,
 )
 from keras_bert.export import export_task  # noqa: E402
-from tests.source_imports import ROOT  # noqa: E402
+from tests.source_imports import ROOT, source_files  # noqa: E402
 from training.engine import child_commands  # noqa: E402
 from training.paper import recipes as recipe_files  # noqa: E402
 
@@ -283,6 +283,19 @@ def test_commands_and_their_flags_exist(page):
             words = shlex.split(line[match.end() :].replace("…", ""), comments=True)
             unknown = set(find_flags(words)) - known - COMMON_FLAGS
             assert not unknown, f"{page.name}: {line}: no flag {unknown}"
+
+
+def test_environment_variables_are_documented():
+    pattern = re.compile(r"\bKERAS_BERT_*[A-Z]\w*")
+    documented = {name for page in PAGES for name in pattern.findall(page.read_text("utf-8"))}
+    shipped = [
+        path
+        for module, path in source_files().items()
+        if module.startswith(("keras_bert", "training"))
+    ]
+    used = {name for path in shipped for name in pattern.findall(path.read_text("utf-8"))}
+    assert used
+    assert used <= documented
 
 
 # === Generated content ===

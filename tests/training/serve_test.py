@@ -294,6 +294,12 @@ def test_listening_rejects_used_port():
             pass
 
 
+def test_environment_variable_sets_api_key(monkeypatch):
+    monkeypatch.setenv("KERAS_BERT_API_KEY", "secret")
+    assert ServerConfig().key == "secret"
+    assert ServerConfig(api_key="other").key == "other"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

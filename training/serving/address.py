@@ -26,7 +26,7 @@ _PORTS = 1 << 16
 # An origin as browsers send it
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")
 # The environment variable of the API key
-API_KEY = "KERAS_BERTAPI_KEY"
+API_KEY = "KERAS_BERT_API_KEY"
 # Number of seconds to wait for running requests when the server stops
 _SECONDS_TO_END = 30
 
@@ -43,7 +43,7 @@ class ServerConfig(CommandConfig):
         tls_certificate: A PEM file with a certificate and its chain, to encrypt connections.
         tls_key: The PEM file with the certificate's key. Defaults to tls_certificate.
         api_key: The bearer token that requests must have. Defaults to the environment variable
-            KERAS_BERTAPI_KEY. Unlike the flag, other users of this machine do not see it in the
+            KERAS_BERT_API_KEY. Unlike the flag, other users of this machine do not see it in the
             list of processes. Empty disables authentication.
         allowed_origins: The other sites whose pages may send requests, separated by commas, for
             example https://app.example,http://localhost:3000. By default, none may (CORS).
