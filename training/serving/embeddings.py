@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 
+from keras_bert.data.packing import num_special_tokens, truncate_tokens
 from keras_bert.text.tokenizer import Tokenizer
 
 from .json_fields import (
@@ -25,7 +26,7 @@ from .json_fields import (
     read_text,
 )
 from .models import TOKEN_IDS_SIGNATURE, LoadedModel
-from .server import ModelServer
+from .server import ModelServer, NotFiniteError
 from .signatures import (
     DEFAULT_SIGNATURE,
     PROMPT_NAME,
@@ -212,7 +213,8 @@ async def embed(
 
     Raises:
         RequestError: As in `embed_answers`.
-        RejectedRequestError: As in `ModelServer.compute`, and if the response may be too large.
+        RejectedRequestError: As in `ModelServer.compute`, if the response may be too large, and if
+            an embedding contains infinities or NaN.
     """
     options = embedding.options
     dimensions = options["dimensions"] or model.embedding_dim
@@ -230,6 +232,8 @@ async def embed(
     server.check_size(len(embedding.inputs), dimensions * embedding.bytes_per_number)
     computed = await embed_answers(server, request, model, embedding)
     vectors = np.array([answer["embedding"] for answer in computed.values], "float32")
+    if not np.all(np.isfinite(vectors)):
+        raise NotFiniteError
     return dataclasses.replace(computed, values=_scaled(vectors, options, model.normalize))
 
 
@@ -316,8 +320,11 @@ def _rows_of_ids(
             f"ids ({field}[{truncated[0]}])",
             field,
         )
-    rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
-    return [{"token_ids": row} for row in rows], truncated
+    max_tokens = length - num_special_tokens(model.tokenizer)
+    (kept,) = truncate_tokens(model.tokenizer, [[row[1:-1] for row in rows]], max_tokens)
+    return [
+        {"token_ids": [row[0], *ids, row[-1]]} for row, ids in zip(rows, kept, strict=True)
+    ], truncated
 
 
 def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:

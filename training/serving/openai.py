@@ -22,7 +22,7 @@ from .embeddings import (
 )
 from .json_fields import Field, encode_json, one_of, read_fields, read_object, read_text
 from .models import LoadedModel
-from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
+from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond, respond_with_error
 
 _EXAMPLE = '{"model": "model", "input": ["a text"]}'
 
@@ -95,8 +95,7 @@ def _write_error(error: RejectedRequestError) -> Response:
         "param": error.field or None,
         "code": "model_not_found" if is_unknown else None,
     }
-    encoded_error = json.dumps({"error": content}, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(encoded_error, error.status_code, headers=error.headers, media_type=JSON)
+    return respond_with_error({"error": content}, error)
 
 
 PROTOCOL = Protocol(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from typing import Any
@@ -25,7 +24,7 @@ from .json_fields import (
     read_texts,
 )
 from .ranking import RANKING, RankingRequest, rank, reason_against_ranking
-from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
+from .server import ModelServer, Protocol, RejectedRequestError, respond, respond_with_error
 
 _EXAMPLE = '{"model": "model", "query": "a question", "documents": ["a text"]}'
 
@@ -85,9 +84,7 @@ def _routes(server: ModelServer) -> list[Route]:
 
 def _write_error(error: RejectedRequestError) -> Response:
     # Cohere's errors have a `message`, Jina's a `detail`.
-    content = dict.fromkeys(("message", "detail"), error.detail)
-    encoded_error = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(encoded_error, error.status_code, headers=error.headers, media_type=JSON)
+    return respond_with_error(dict.fromkeys(("message", "detail"), error.detail), error)
 
 
 PROTOCOL = Protocol(_routes, re.compile("/v[12]/rerank$"), _write_error, "POST /v1/rerank")

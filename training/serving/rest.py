@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,7 +21,7 @@ from .json_fields import MAX_BYTES_OF_NUMBER
 from .models import LoadedModel
 from .openai import described_model
 from .requests import read_request, write_answer
-from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
+from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond, respond_with_error
 from .signatures import CHOICES, DEFAULT_SIGNATURE, Signature, Tensor
 
 
@@ -76,10 +77,9 @@ def _model(server: ModelServer, request: Request) -> LoadedModel:
     return model
 
 
-def write_error(error: RejectedRequestError) -> Response:
+def write_error(error: HTTPException) -> Response:
     """Formats an error as TensorFlow Serving does."""
-    content = json.dumps({"error": error.detail}, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(content, error.status_code, headers=error.headers, media_type=JSON)
+    return respond_with_error({"error": error.detail}, error)
 
 
 def _metadata(signature: Signature) -> dict[str, Any]:

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from absl import logging
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,8 +20,13 @@ from starlette.types import ASGIApp
 from keras_bert.search import Searcher
 from keras_bert.search.index import FUSED
 
+from ..readers.row_values import excerpt
+from . import rest
 from .application import protected
-from .server import JSON
+from .batching import Batcher
+from .json_fields import Field, RequestError, encode_json, one_of, read_fields, read_text
+from .server import compute, respond
+from .signatures import Row
 
 _PAGE = Path(__file__).with_name("search.html")
 _MODES = "<!-- modes -->"
@@ -43,7 +46,10 @@ _PAGE_HEADERS = {
 }
 _MAX_RESULTS = 100
 _MAX_QUERY = 2000
-_FIELDS = ("query", "top_k", "mode")
+_MAX_ID = 2**63 - 1
+_NUMBER = re.compile("[1-9][0-9]{,18}")
+# Maximum number of waiting queries. Further queries get status 503.
+_MAX_WAITING = 64
 
 
 def search_application(
@@ -71,33 +77,47 @@ def search_application(
         allowed_origins: See `application`.
         access_log: See `application`.
     """
-    one_at_a_time = asyncio.Lock()
     modes = FUSED, *searcher.index.methods
     options = "\n    ".join(
         f'<option value="{mode}">{_LABELS.get(mode, mode)}</option>' for mode in modes
     )
     content = _PAGE.read_text("utf-8").replace(_MODES, options)
+    query = Field(_read_query, is_required=True)
+    fields = {
+        "search": {
+            "query": query,
+            "top_k": Field(_read_number(_MAX_RESULTS), 10),
+            "mode": Field(one_of(*modes), FUSED),
+        },
+        "explain": {"query": query, "id": Field(_read_number(_MAX_ID), is_required=True)},
+    }
+
+    def find(verb: str, rows: Sequence[Row]) -> list[Any]:
+        if verb == "explain":
+            return [{"words": searcher.explain(**row)} for row in rows]
+        hits = (searcher.search(**row, candidates=candidates) for row in rows)
+        return [{"hits": list(map(dataclasses.asdict, each))} for each in hits]
+
+    # A search uses all cores. More searches at a time would only take turns, and need more memory.
+    batcher = Batcher(find, threads=1, batch_size=1, max_waiting=_MAX_WAITING)
 
     async def page(request: Request) -> Response:
         return Response(content, media_type="text/html", headers=_PAGE_HEADERS)
 
-    async def search(request: Request) -> Response:
-        hits = await run(searcher.search, candidates=candidates, **_options(request, _FIELDS))
-        return _json({"hits": [dataclasses.asdict(hit) for hit in hits]})
-
-    async def explain(request: Request) -> Response:
-        return _json({"words": await run(searcher.explain, **_options(request, ("query", "id")))})
-
-    async def run(function: Callable[..., Any], **options: Any) -> Any:
-        async with one_at_a_time:
+    def route(verb: str) -> Route:
+        async def answer(request: Request) -> Response:
             try:
-                return await run_in_threadpool(function, **options)
-            except ValueError as error:
+                row = read_fields(request.query_params, fields[verb])
+            except RequestError as error:
                 raise HTTPException(400, str(error)) from error
+            (found,) = await compute(request, batcher, verb, [row])
+            return await respond(lambda: encode_json(found))
+
+        return Route(f"/{verb}", answer)
 
     return protected(
         Starlette(
-            routes=[Route("/", page), Route("/search", search), Route("/explain", explain)],
+            routes=[Route("/", page), *map(route, fields)],
             exception_handlers={HTTPException: _http_error, Exception: _internal_error},
         ),
         _write_error,
@@ -108,36 +128,23 @@ def search_application(
     )
 
 
-def _options(request: Request, names: Sequence[str]) -> dict[str, Any]:
-    given = dict(request.query_params)
-    if unknown := given.keys() - set(names):
-        raise HTTPException(
-            400, f"fields must be among {', '.join(names)}. Received: {min(unknown)[:100]}"
+def _read_query(value: Any, name: str) -> str:
+    if not value.strip() or len(value) > _MAX_QUERY:
+        raise RequestError(
+            f"{name} must have 1 to {_MAX_QUERY} characters. Received: {len(value)} characters"
         )
-    query = given.get("query", "")
-    if not query.strip() or len(query) > _MAX_QUERY:
-        raise HTTPException(
-            400, f"query must have 1 to {_MAX_QUERY} characters. Received: {len(query)} characters"
-        )
-    options: dict[str, Any] = {"query": query}
-    if "top_k" in names:
-        options["top_k"] = _number(given, "top_k", "10", _MAX_RESULTS)
-    if "id" in names:
-        options["id"] = _number(given, "id", "", 2**63 - 1)
-    return options | {name: given[name] for name in ("mode",) if name in given}
+    return read_text(value, name)
 
 
-def _number(given: Mapping[str, str], name: str, default: str, largest: int) -> int:
-    text = given.get(name, default)
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) <= largest):
-        raise HTTPException(
-            400, f"{name} must be a number from 1 to {largest}. Received: {text[:100]}"
-        )
-    return int(text)
+def _read_number(largest: int) -> Callable[[Any, str], int]:
+    def read(value: Any, name: str) -> int:
+        if not _NUMBER.fullmatch(value) or int(value) > largest:
+            raise RequestError(
+                f"{name} must be a number from 1 to {largest}. Received: {excerpt(value)}"
+            )
+        return int(value)
 
-
-def _json(content: Any) -> Response:
-    return Response(json.dumps(content, ensure_ascii=False), media_type=JSON)
+    return read
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
@@ -154,5 +161,4 @@ async def _internal_error(request: Request, error: Exception) -> Response:
 
 
 def _write_error(path: str, error: HTTPException) -> Response:
-    content = json.dumps({"error": error.detail}, ensure_ascii=False)
-    return Response(content, error.status_code, error.headers, media_type=JSON)
+    return rest.write_error(error)

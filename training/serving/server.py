@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import gc
+import json
 import re
 import time
 import weakref
@@ -23,8 +24,8 @@ from starlette.routing import Route
 
 from keras_bert.data.choices import choice_outputs, own_choices
 
-from .batching import QueueFullError
-from .json_fields import MAX_BYTES_OF_ANSWER, RequestError
+from .batching import Batcher, QueueFullError
+from .json_fields import MAX_BYTES_OF_ANSWER, MAX_BYTES_OF_NUMBER, RequestError
 from .metrics import Metrics
 from .models import PAIR_SIGNATURE, LoadedModel
 from .signatures import CHOICES, DEFAULT_SIGNATURE, TEXT_PAIR, Row, as_text
@@ -60,6 +61,15 @@ class RejectedRequestError(HTTPException):
         super().__init__(status, message, headers)
         self.field = field
         self.is_empty = is_empty
+
+
+class NotFiniteError(RejectedRequestError):
+    """Raised if a model's outputs contain infinities or NaN."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            500, "the model's outputs must be finite, because JSON does not support infinity or NaN"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,22 +305,28 @@ class ModelServer:
     ) -> list[Row]:
         """Computes the predictions for examples.
 
+        A sparse embedding may have a weight for each token of the vocabulary, but few texts do.
+        Sparse embeddings are therefore computed in parts until the response would be too large.
+
         Raises:
-            RejectedRequestError: If the queue is full, the client has disconnected, the examples
-                are invalid, or the computation fails.
+            RejectedRequestError: Same as in the function `compute`, and if the response would be
+                too large.
         """
-        try:
-            future = model.batcher.submit(signature, rows)
-            answers = await _unless_disconnected(request, asyncio.wrap_future(future))
-        except QueueFullError as error:
-            raise _busy(error) from error
-        except Exception as error:
-            if _is_of_request(error):
-                raise RejectedRequestError(400, _reason(error)) from error
-            logging.exception("a batch failed")
-            raise RejectedRequestError(500, f"{type(error).__name__}: {error}"[:1000]) from error
-        if answers is None:
-            raise RejectedRequestError(_CLIENT_CLOSED_REQUEST, "the client closed the connection")
+        if model.embedding_kind != "sparse":
+            return await compute(request, model.batcher, signature, rows)
+        answers: list[Row] = []
+        size, step = 0, model.batcher.num_threads * model.batcher.batch_size
+        for start in range(0, len(rows), step):
+            part = await compute(request, model.batcher, signature, rows[start : start + step])
+            answers += part
+            size += MAX_BYTES_OF_NUMBER * sum(len(answer.get("weights", ())) for answer in part)
+            if size > MAX_BYTES_OF_ANSWER:
+                raise RejectedRequestError(
+                    413,
+                    f"the response must have at most {MAX_BYTES_OF_ANSWER} bytes. Received: "
+                    f"{len(rows)} examples, whose first {len(answers)} have at least {size} bytes. "
+                    "Send fewer examples",
+                )
         return answers
 
     async def answer_choices(
@@ -402,9 +418,45 @@ async def respond(make: Callable[[], bytes], truncated: Sequence[int] = ()) -> R
     except RequestError as error:
         raise RejectedRequestError(413, str(error)) from error
     except ValueError as error:
-        raise RejectedRequestError(
-            500, "the model's outputs must be finite, because JSON does not support infinity or NaN"
-        ) from error
+        raise NotFiniteError from error
+
+
+def respond_with_error(
+    content: Mapping[str, Any], error: HTTPException, status: int | None = None
+) -> Response:
+    """Returns a JSON response for an error.
+
+    Args:
+        content: The JSON. It may quote characters that UTF-8 cannot represent.
+        error: The error.
+        status: The status code. Defaults to the error's.
+    """
+    body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, status or error.status_code, headers=error.headers, media_type=JSON)
+
+
+async def compute(
+    request: Request, batcher: Batcher, signature: str, rows: Sequence[Row]
+) -> list[Row]:
+    """Computes the predictions for examples.
+
+    Raises:
+        RejectedRequestError: If the queue is full, the client has disconnected, the examples are
+            invalid, or the computation fails.
+    """
+    try:
+        future = batcher.submit(signature, rows)
+        answers = await _unless_disconnected(request, asyncio.wrap_future(future))
+    except QueueFullError as error:
+        raise _busy(error) from error
+    except Exception as error:
+        if _is_of_request(error):
+            raise RejectedRequestError(400, _reason(error)) from error
+        logging.exception("a batch failed")
+        raise RejectedRequestError(500, f"{type(error).__name__}: {error}"[:1000]) from error
+    if answers is None:
+        raise RejectedRequestError(_CLIENT_CLOSED_REQUEST, "the client closed the connection")
+    return answers
 
 
 def _busy(error: QueueFullError) -> RejectedRequestError:

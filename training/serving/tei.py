@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -62,7 +61,7 @@ from .ranking import (
     rank,
     reason_against_ranking,
 )
-from .server import JSON, ModelServer, Protocol, RejectedRequestError, respond
+from .server import ModelServer, Protocol, RejectedRequestError, respond, respond_with_error
 from .signatures import BATCH_CHARACTERS, DEFAULT_SIGNATURE, TEXT_PAIR, Row
 from .zero_shot import (
     ZERO_SHOT,
@@ -524,9 +523,7 @@ def _write_error(error: RejectedRequestError) -> Response:
     status, kind = _ERRORS.get(error.status_code, (error.status_code, "Validation"))
     if error.is_empty:
         status, kind = 400, "Empty"
-    content = {"error": error.detail, "error_type": kind}
-    encoded_error = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(encoded_error, status, headers=error.headers, media_type=JSON)
+    return respond_with_error({"error": error.detail, "error_type": kind}, error, status)
 
 
 # Errors for unknown paths also have this format. It includes TensorFlow Serving's fields.

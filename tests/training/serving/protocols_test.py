@@ -37,14 +37,17 @@ from tests.training.serving.model_server import (
     send_request,
     serve_models,
 )
+from training.serving import server as serving_server
+from training.serving.batching import Batcher
 from training.serving.metrics import Metrics
-from training.serving.models import answers_of_task
+from training.serving.models import LoadedModel, answers_of_task
 from training.serving.server import ModelServer, respond
 
 pytestmark = pytest.mark.on_torch
 
 LENGTH, MAX_ROWS = 16, 8
 TOKENIZER = make_tokenizer(*LETTER_TOKENS)
+LEFT_TOKENIZER = make_tokenizer(*LETTER_TOKENS, truncation_side="left")
 LONG = "film plot " * LENGTH
 TEXTS = ["a film", "b", "naïve é"]
 PROMPTS = {"prompts": {"query": "film ", "STS": "b "}, "default_prompt_name": "STS"}
@@ -67,9 +70,9 @@ def make_tasks():
         initializer_range=1.0,
     )
 
-    def make_task(task, preprocessor, *arguments, **options):
+    def make_task(task, preprocessor, *arguments, tokenizer=TOKENIZER, **options):
         keras.utils.set_random_seed(1)
-        preprocessor = preprocessor(TOKENIZER, sequence_length=LENGTH)
+        preprocessor = preprocessor(tokenizer, sequence_length=LENGTH)
         return task(keras_bert.Backbone(config), *arguments, preprocessor=preprocessor, **options)
 
     names = ["O", "B-PER", "I-PER"]
@@ -77,6 +80,9 @@ def make_tasks():
     return {
         "embedder": make_task(keras_bert.TextEmbedder, TextClassifierPreprocessor),
         "raw": make_task(keras_bert.TextEmbedder, TextClassifierPreprocessor, normalize=False),
+        "left": make_task(
+            keras_bert.TextEmbedder, TextClassifierPreprocessor, tokenizer=LEFT_TOKENIZER
+        ),
         "prompted": make_task(
             keras_bert.TextEmbedder, TextClassifierPreprocessor, **PROMPTS, dimensions=5
         ),
@@ -373,6 +379,54 @@ def test_too_large_response_is_rejected(server, path, request_):
     assert (status, "Send at most 4 examples" in message) == (413, True)
 
 
+def test_sparse_response_is_limited_while_computed(server, monkeypatch):
+    monkeypatch.setattr(serving_server, "MAX_BYTES_OF_ANSWER", 1000)
+    task, sizes = server[0]["sparse"], []
+    answers = answers_of_task(task, task.fields)
+    batcher = Batcher(
+        answers.compute,
+        threads=1,
+        batch_size=2,
+        max_waiting=20,
+        report=lambda batch: sizes.append(batch.rows),
+    )
+    model = LoadedModel(**vars(answers), name="sparse", version="1", batcher=batcher)
+    with serve_models({"sparse": model}, max_rows=MAX_ROWS, max_bytes=9999) as port:
+        for path, request in (
+            ("/embed_sparse", {"inputs": TEXTS[:2] * 4}),
+            ("/v1/models/sparse:predict", {"instances": TEXTS[:2] * 4}),
+        ):
+            status, _, content = send_request(port, path, request)
+            assert status == 413
+            assert "at most 1000 bytes. Received: 8 examples, whose first" in content["error"]
+            assert 0 < sum(sizes) < 8
+            sizes.clear()
+
+
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [
+        ("/v1/embeddings", {"model": "nan", "input": "a"}),
+        ("/v1/embeddings", {"model": "nan", "input": "a", "encoding_format": "base64"}),
+        ("/embed", {"inputs": "a"}),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}),
+        ("/", {"inputs": "a", "parameters": {"candidate_labels": ["b", "c"]}}),
+        ("/v1/models/nan:predict", {"instances": ["a"]}),
+    ],
+)
+def test_outputs_that_are_not_finite_are_errors(server, path, request_):
+    answers = answers_of_task(server[0]["embedder"], ["text"])
+    signature = dataclasses.replace(
+        answers.signatures["serving_default"],
+        answer=lambda rows: [{"embedding": [float("nan")] * 8} for row in rows],
+    )
+    answers = dataclasses.replace(answers, signatures={"serving_default": signature})
+    with serve_models({"nan": load_model("nan", answers)}, MAX_ROWS, max_bytes=9999) as port:
+        status, _, content = send_request(port, path, request_)
+    assert status == (500 if path.startswith("/v1") else 424)
+    assert "the model's outputs must be finite" in str(content["error"])
+
+
 def test_batch_size_one_is_deterministic(server):
     texts = ["a film", "a plot of a film", "b", "é", "plot plot", "a b c", "film b c"]
 
@@ -421,11 +475,16 @@ def test_tei_embeddings_match_the_task(server):
     assert np.array(request_content(server, path, {"inputs": TEXTS[0]})) == approximately(
         expected[:1]
     )
-    mixed = [TEXTS[0], TOKENIZER(TEXTS[2]), LONG, TOKENIZER(LONG)]
-    status, headers, content = send_request(server[1], path, {"inputs": mixed, "truncate": True})
-    assert (status, headers["X-Truncated-Inputs"]) == (200, "2,3")
-    assert headers["X-Truncated-Count"] == "2"
-    assert np.array(content) == approximately(expected[[0, 2, 3, 3]])
+    long_ids = list(itertools.chain(*TOKENIZER(LONG.split())))
+    mixed = [TEXTS[0], TOKENIZER(TEXTS[2]), LONG, long_ids, [2, *long_ids, 3]]
+    for name in ("embedder", "left"):
+        status, headers, content = send_request(
+            server[1], f"/models/{name}/embed", {"inputs": mixed, "truncate": True}
+        )
+        assert (status, headers["X-Truncated-Inputs"]) == (200, "2,3,4")
+        assert headers["X-Truncated-Count"] == "3"
+        truncated = server[0][name].embed([*mixed[:1], TEXTS[2], LONG])[[0, 1, 2, 2, 2]]
+        assert np.array(content) == approximately(truncated)
     raw = server[0]["raw"].embed(TEXTS)
     request = {"inputs": TEXTS, "normalize": False, "dimensions": 2, "truncation_direction": "Left"}
     assert np.array(request_content(server, "/models/raw/embed", request)) == approximately(
