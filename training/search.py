@@ -63,7 +63,7 @@ class SearchConfig(ServerConfig):
         answerer: A .keras file of a question answerer that marks answers. Empty for none.
         mode: How to find passages: fused, words (BM25), or by an embedder: vectors, sparse or late.
         top_k: Maximum number of passages to print.
-        candidates: Number of passages to re-rank.
+        candidates: Number of passages of each method to fuse, and to re-rank.
         sequence_length: Maximum number of tokens in a passage, including special tokens. Use the
             same value for build and query.
         encoding: The encoding of text files without a byte order mark.

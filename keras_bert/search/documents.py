@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -39,18 +41,22 @@ def read_documents(
     """Reads documents from files, and from all files with a known suffix in directories.
 
     Known suffixes are `.txt`, `.text`, `.md`, `.markdown`, `.rst`, `.html`, `.htm` and `.pdf`.
-    Hidden files and directories are left out. Markdown becomes plain text, as HTML does.
+    Hidden files and directories are left out. Markdown becomes plain text, as HTML does. A file in
+    a directory that cannot be read is left out with a warning.
 
     Args:
         paths: A path, or an iterable of paths.
         encoding: The encoding of text files without a byte order mark. Defaults to `"utf-8"`.
 
     Yields:
-        Documents in the order of their paths. A document's name is its path.
+        Documents in the order of their paths. A document's name is its path. In it, bytes that are
+        not UTF-8 are escaped.
 
     Raises:
         FileNotFoundError: If a path does not exist.
-        ValueError: If a file has an unknown suffix or cannot be read. The message has its path.
+        OSError: If a directory or a file in `paths` cannot be opened.
+        ValueError: If a file in `paths` has an unknown suffix or cannot be read. The message has
+            its path.
         ImportError: If a library is missing.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
@@ -59,7 +65,12 @@ def read_documents(
             raise FileNotFoundError(f"{path} does not exist. It must be a file or a directory")
         if path.is_dir():
             for file in _files(path):
-                yield _READERS[file.suffix.lower()](file, encoding)
+                try:
+                    document = _READERS[file.suffix.lower()](file, encoding)
+                except (OSError, ValueError) as error:
+                    warnings.warn(f"left out: {error}", stacklevel=2)
+                else:
+                    yield document
         elif path.suffix.lower() in _READERS:
             yield _READERS[path.suffix.lower()](path, encoding)
         else:
@@ -71,7 +82,11 @@ def read_documents(
 
 def _files(directory: Path) -> Iterator[Path]:
     """Yields the files with known suffixes in a directory, sorted. Symbolic links are left out."""
-    for parent, directories, names in os.walk(directory):
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for parent, directories, names in os.walk(directory, onerror=fail):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
@@ -80,8 +95,23 @@ def _files(directory: Path) -> Iterator[Path]:
                 yield path
 
 
+def _name(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+@contextlib.contextmanager
+def _parsing(path: Path) -> Iterator[None]:
+    """Context manager that adds the path to errors. Parsers raise many kinds for damaged files."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{_name(path)} cannot be read: {error}") from error
+
+
 def _read_text(path: Path, encoding: str) -> Document:
-    return Document(str(path), "".join(read_lines(path, encoding)).replace("\r\n", "\n"))
+    return Document(_name(path), "".join(read_lines(path, encoding)).replace("\r\n", "\n"))
 
 
 def _read_markdown(path: Path, encoding: str) -> Document:
@@ -99,30 +129,31 @@ def _from_html(path: Path, content: str) -> Document:
     with checks.importing("search", "Reading HTML"):
         import inscriptis
         import lxml.html
-    if not content.strip():
-        return Document(str(path), "")
-    root = lxml.html.fromstring(content.encode(), parser=lxml.html.HTMLParser(encoding=UTF_8))
-    titles = (element for name in ("title", "h1") for element in root.iter(name))
-    title = next((" ".join(element.text_content().split()) for element in titles), "")
-    return Document(str(path), inscriptis.Inscriptis(root).get_text(), title)
+        from lxml.etree import ParserError
+    parser = lxml.html.HTMLParser(encoding=UTF_8)
+    with _parsing(path):
+        try:
+            root = lxml.html.fromstring(content.encode(), parser=parser)
+        except ParserError:  # It has no elements.
+            return Document(_name(path), "")
+        titles = (element for name in ("title", "h1") for element in root.iter(name))
+        title = next((" ".join(element.text_content().split()) for element in titles), "")
+        return Document(_name(path), inscriptis.Inscriptis(root).get_text(), title)
 
 
 def _read_pdf(path: Path, encoding: str) -> Document:
     with checks.importing("search", "Reading PDF"):
         import pypdf
-        from pypdf.errors import PyPdfError
-    try:
+    with _parsing(path):
         reader = pypdf.PdfReader(path)
         # Invalid fonts can yield halves of surrogate pairs.
         pages = [page.extract_text().encode("utf-8", "replace").decode() for page in reader.pages]
         title = (reader.metadata and reader.metadata.title) or ""
-    except (PyPdfError, ValueError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read as a PDF file: {error}") from error
     starts, length = [], 0
     for page in pages:
         starts.append(length)
         length += len(page) + 2
-    return Document(str(path), "\n\n".join(pages), str(title), tuple(starts))
+    return Document(_name(path), "\n\n".join(pages), str(title), tuple(starts))
 
 
 _READERS: dict[str, Callable[[Path, str], Document]] = {

@@ -13,7 +13,6 @@ import bisect
 import contextlib
 import hashlib
 import json
-import math
 import os
 import sqlite3
 import threading
@@ -36,8 +35,10 @@ from keras_bert.search.retriever import (
     Retriever,
     begin,
     check_embedder,
+    execute_when_free,
     kind_of,
     make_retrievers,
+    snapshot,
 )
 from keras_bert.search.sparse import SparseVectors
 from keras_bert.search.terms import terms
@@ -143,7 +144,7 @@ class SearchIndex:
     def __init__(self, directory: str | os.PathLike[str], embedders: Any | Sequence[Any]) -> None:
         self.directory = Path(directory)
         self._embedders = make_retrievers(RETRIEVERS, self.directory, embedders)
-        self._lock = threading.RLock()
+        self._lock, self._writing = threading.RLock(), threading.RLock()
         path = self.directory / DATABASE
         # Listing first, because another process may be creating the database.
         others = os.listdir(self.directory) if self.directory.exists() else []
@@ -153,14 +154,15 @@ class SearchIndex:
                 f"directory with {others[0]}, but without {DATABASE}"
             )
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._connection = self._connect()
+        # Searches do not wait for changes, which have a connection and a lock of their own.
+        self._connection, self._writer = self._connect(), self._connect()
         try:
             self._open()
             self._words = WordIndex(self.directory)
             retrievers: list[Retriever] = [self._words, *self._embedders]
             self._retrievers = {retriever.name: retriever for retriever in retrievers}
             self.methods = tuple(self._retrievers)
-            if not self._words.is_current(self._connection):
+            if not self._words.is_current(self._writer):
                 self._update_words()
         except sqlite3.OperationalError as error:
             self.close()
@@ -174,13 +176,14 @@ class SearchIndex:
 
     def _connect(self) -> sqlite3.Connection:
         path = self.directory / DATABASE
-        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=60)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
 
     def _open(self) -> None:
-        run = self._connection.execute
-        run("PRAGMA trusted_schema = OFF")
+        run = self._writer.execute
         # Readers continue while another process writes.
-        run("PRAGMA journal_mode = WAL")
+        execute_when_free(self._writer, "PRAGMA journal_mode = WAL")
         if self._identity() == [0, 0, 0]:
             with self._transaction():
                 if self._identity() == [0, 0, 0]:
@@ -210,10 +213,10 @@ class SearchIndex:
     def _identity(self) -> list[int]:
         """Returns the database's application, its version and its number of tables."""
         queries = "PRAGMA application_id", "PRAGMA user_version", _COUNT_TABLES
-        return [self._connection.execute(query).fetchone()[0] for query in queries]
+        return [self._writer.execute(query).fetchone()[0] for query in queries]
 
     def _create(self) -> None:
-        run = self._connection.execute
+        run = self._writer.execute
         for statement in _SCHEMA.strip().split(";\n"):
             run(statement)
         run(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -222,13 +225,14 @@ class SearchIndex:
             run(_EMBEDDINGS.format(retriever.name))
             run("INSERT INTO embedders VALUES(?, ?)", (retriever.name, retriever.probe.tobytes()))
         values = {"generation": 0, "graph": NO_GRAPH, "graph_last": 0}
-        self._connection.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
+        self._writer.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
 
     def close(self) -> None:
         """Closes the files."""
         for retriever in self._embedders:
             retriever.close()
         self._connection.close()
+        self._writer.close()
 
     def __len__(self) -> int:
         """Returns the number of passages."""
@@ -283,10 +287,11 @@ class SearchIndex:
 
     def _encode(self, texts: list[str]) -> Iterator[tuple[bytes, ...]]:
         """Returns the embeddings of each passage, in the order of the embedders."""
-        if not texts:
-            return iter(())
-        parts = [retriever.encode(texts) for retriever in self._embedders]
-        return zip(*parts, strict=True)
+        rows: list[tuple[bytes, ...]] = []
+        for start in range(0, len(texts), _PASSAGES_AT_A_TIME):  # A document can have many.
+            part = texts[start : start + _PASSAGES_AT_A_TIME]
+            rows += zip(*(retriever.encode(part) for retriever in self._embedders), strict=True)
+        return iter(rows)
 
     def remove(self, names: str | Iterable[str]) -> int:
         """Removes documents by name.
@@ -307,7 +312,7 @@ class SearchIndex:
 
     def _update_words(self) -> None:
         with self._transaction():
-            self._words.update(self._connection)
+            self._words.update(self._writer)
             self._count_generation()
 
     @contextlib.contextmanager
@@ -337,7 +342,8 @@ class SearchIndex:
                 raise ValueError(
                     f"A document's name must not be empty. Received: {document!r:.200}"
                 )
-            check_characters(document.text, f"The document {document.name!r}")
+            for part in (document.name, document.title, document.text):
+                check_characters(part, f"The document {document.name!r}")
             if document.name in names:
                 yield group
                 group, names, count = [], set(), 0
@@ -361,7 +367,7 @@ class SearchIndex:
     def _insert(self, split: _SplitDocument, rows: Iterator[tuple[bytes, ...]]) -> None:
         document, digest, _, spans = split
         self._delete(document.name)
-        run = self._connection.execute
+        run = self._writer.execute
         number = run(
             "INSERT INTO documents(name, title, text, page_starts, digest) VALUES(?, ?, ?, ?, ?)",
             (
@@ -380,7 +386,7 @@ class SearchIndex:
                 run(f"INSERT INTO {retriever.name} VALUES(?, ?)", (passage, data))
 
     def _delete(self, name: str) -> bool:
-        run = self._connection.execute
+        run = self._writer.execute
         row = run("SELECT id FROM documents WHERE name = ?", (name,)).fetchone()
         if row is None:
             return False
@@ -396,18 +402,18 @@ class SearchIndex:
         return True
 
     def _count_generation(self) -> None:
-        self._connection.execute("UPDATE settings SET value = value + 1 WHERE name = 'generation'")
+        self._writer.execute("UPDATE settings SET value = value + 1 WHERE name = 'generation'")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._lock:
-            begin(self._connection)
+        with self._writing:
+            begin(self._writer)
             try:
                 yield
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._writer.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
+            self._writer.execute("COMMIT")
 
     # === Search ===
 
@@ -454,29 +460,28 @@ class SearchIndex:
 
     def rarities(self, query: str) -> dict[str, float]:
         """Returns the inverse document frequency of each term in a query, over all passages."""
-        words = dict.fromkeys(terms(query))
-        total = len(self)
         with self._lock:
-            frequencies = self._words.frequencies(self._connection, words)
-        return {
-            word: math.log(1 + total / (1 + frequency)) for word, frequency in frequencies.items()
-        }
+            return self._words.rarities(self._connection, dict.fromkeys(terms(query)))
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """Returns passages by their numbers. Removed passages are left out."""
-        found = {}
-        with self._lock:
-            for number in numbers:
-                row = self._connection.execute(
-                    "SELECT name, title, text, start, stop, page_starts "
-                    "FROM passages JOIN documents ON documents.id = document "
-                    "WHERE passages.id = ?",
-                    (number,),
+        run, found = self._connection.execute, {}
+        with self._lock, snapshot(self._connection):
+            places: dict[int, list[tuple[int, int, int]]] = {}
+            for document, *place in run(
+                "SELECT document, id, start, stop FROM passages WHERE id IN "
+                "(SELECT value FROM json_each(?))",
+                (json.dumps(list(map(int, numbers))),),
+            ):
+                places.setdefault(document, []).append(place)
+            for document, own in places.items():  # Its text is read once.
+                name, title, text, page_starts = run(
+                    "SELECT name, title, text, page_starts FROM documents WHERE id = ?", (document,)
                 ).fetchone()
-                if row is not None:
-                    name, title, text, start, stop, page_starts = row
-                    page = _page(json.loads(page_starts), start)
-                    found[number] = Passage(number, name, title, text[start:stop], start, page)
+                pages = json.loads(page_starts)
+                for number, start, stop in own:
+                    place = _page(pages, start)
+                    found[number] = Passage(number, name, title, text[start:stop], start, place)
         return [found[number] for number in numbers if number in found]
 
     def _newest(self) -> int:
@@ -544,7 +549,7 @@ def _split(
     """Splits a document into passages that all retrievers can encode."""
     text, title = document.text, document.title
     for retriever in retrievers:
-        title, _ = shorten_title(title, retriever.tokenizer, retriever.max_tokens // 2)
+        title = shorten_title(title, retriever.tokenizer, retriever.max_tokens // 2)
     narrowest, *others = sorted(retrievers, key=lambda retriever: retriever.max_tokens)
     spans = split_passages(text, narrowest.tokenizer, _room(narrowest, title))
     for retriever in others:  # Tokenizers differ in the lengths of texts.

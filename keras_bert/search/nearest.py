@@ -94,8 +94,7 @@ class NearestVectors(EmbeddingRetriever):
         if self._index is not None:
             more = self._neighbors(connection, query, count)
             numbers = np.concatenate([numbers, np.array([*more], "int64")])
-            similarities = [self._decode([part])[0] @ query for part in more.values()]
-            scores = np.concatenate([scores, np.array(similarities, "float32")])
+            scores = np.concatenate([scores, self._decode([*more.values()]) @ query])
         return best_rows(numbers, scores, count)
 
     def _decode(self, rows: Sequence[bytes]) -> Array:
@@ -123,7 +122,9 @@ class NearestVectors(EmbeddingRetriever):
 
         All vectors are then compared exactly.
         """
-        path = self.directory / (graph.name or "-")
+        if not _FILE_NAME.fullmatch(str(graph.name)):  # Others are not files of this index.
+            return None
+        path = self.directory / graph.name
         if importlib.util.find_spec("usearch") is None or not path.is_file():
             return None
         from usearch.index import Index

@@ -52,12 +52,12 @@ def text_with_title(title: str, text: str) -> str:
     return f"{title} {text}".strip()
 
 
-def shorten_title(title: str, tokenizer: Tokenizer, max_tokens: int) -> tuple[str, int]:
-    """Cuts a title after a number of tokens. Returns it with its number of tokens."""
+def shorten_title(title: str, tokenizer: Tokenizer, max_tokens: int) -> str:
+    """Cuts a title after a number of tokens."""
     ids, _, ends = tokenizer.tokenize_with_offsets(title)
     if len(ids) <= max_tokens:
-        return title, len(ids)
-    return title[: ends[max_tokens - 1]] if max_tokens else "", max_tokens
+        return title
+    return title[: ends[max_tokens - 1]] if max_tokens else ""
 
 
 def sentences(text: str) -> Iterator[tuple[int, int, bool]]:
@@ -90,14 +90,19 @@ def _units(
     found = list(sentences(text))
     if not found:
         return
-    _, counts = tokenizer.flat_ids([text[start:end] for start, end, _ in found])
+    # The space before a sentence can have tokens of its own.
+    ends = [0, *(end for _, end, _ in found)]
+    _, counts = tokenizer.flat_ids(
+        [text[before:end] for before, (_, end, _) in zip(ends, found, strict=False)]
+    )
     for (start, end, last), count in zip(found, counts.tolist(), strict=True):
         if count <= max_tokens:
             if count:
                 yield start, end, count, last
             continue
-        _, starts, ends = tokenizer.tokenize_with_offsets(text[start:end])
+        _, starts, stops = tokenizer.tokenize_with_offsets(text[start:end])
+        count = len(starts)
         for index in range(0, count, max_tokens):
             stop = min(index + max_tokens, count) - 1
             is_last = last and stop == count - 1
-            yield start + int(starts[index]), start + int(ends[stop]), stop + 1 - index, is_last
+            yield start + int(starts[index]), start + int(stops[stop]), stop + 1 - index, is_last

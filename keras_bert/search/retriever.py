@@ -12,6 +12,8 @@ import contextlib
 import functools
 import json
 import sqlite3
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +33,7 @@ Ranking = list[tuple[int, float]]
 _PROBE = "The quick brown fox jumps over the lazy dog."
 _MIN_SIMILARITY = 0.999
 _ROWS_AT_A_TIME = 65_536
+_PAUSE = 0.05  # seconds
 
 
 class Retriever(abc.ABC):
@@ -273,16 +276,31 @@ def setting(connection: sqlite3.Connection, name: str) -> Any:
 def begin(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
     """Starts a transaction that writes, as soon as no other process does.
 
+    See `execute_when_free`.
+    """
+    execute_when_free(connection, f"BEGIN {kind}")
+
+
+def execute_when_free(connection: sqlite3.Connection, statement: str) -> None:
+    """Executes a statement as soon as no other process has locked the database.
+
     It waits without a limit, because an update of many passages can take minutes on a busy machine.
     A killed process holds no lock.
     """
-    while not connection.in_transaction:
+    has_warned = False
+    while True:
         try:
-            connection.execute(f"BEGIN {kind}")
+            connection.execute(statement)
         except sqlite3.OperationalError as error:
             # The lowest byte is the primary error code.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
+            if not has_warned:
+                warnings.warn("waiting for another process to write to the index", stacklevel=2)
+            has_warned = True
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 @contextlib.contextmanager

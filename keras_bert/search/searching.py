@@ -149,29 +149,34 @@ class Searcher:
         passages = self.index.passages([id])
         if not passages:
             return []
-        text = passages[0].text
-        words = self._attributed_words(query, text)
+        words = self._attributed_words(query, passages[0])
         if words is None:
             rarities = self.index.rarities(query)
-            places = [
-                (*place, rarities[term]) for term, *place in term_spans(text) if term in rarities
+            words = [
+                {"start": start, "end": end, "score": rarities[term]}
+                for term, start, end in term_spans(passages[0].text)
+                if term in rarities
             ]
-            words = [dict(zip(("start", "end", "score"), place, strict=True)) for place in places]
         return words
 
-    def _attributed_words(self, query: str, text: str) -> list[dict[str, Any]] | None:
+    def _attributed_words(self, query: str, passage: Passage) -> list[dict[str, Any]] | None:
         """Returns the re-ranker's attributions. `None` if it has none for this input."""
         from keras_bert.insight import attributions
 
         classes = getattr(self.reranker, "num_classes", None)
         if classes not in _RELEVANT:
             return None
+        text = text_with_title(passage.title, passage.text)
         try:
             words = attributions(self.reranker, (query, text), target=_RELEVANT[classes]).words
         except ValueError:  # The text is longer than the re-ranker's inputs.
             return None
-        names = ("start", "end", "score")
-        return [{name: word[name] for name in names} for word in words if word["text"] == 1]
+        first = len(text) - len(passage.text)  # after the title
+        return [
+            {"start": word["start"] - first, "end": word["end"] - first, "score": word["score"]}
+            for word in words
+            if word["text"] == 1 and word["start"] >= first
+        ]
 
     def _hits(
         self,

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 from keras_bert.text.characters import UNSPACED, character_class
 
-# Runs of characters in scripts without spaces, and in Korean because words have particles
-_PAIRED = rf"\uac00-\ud7a3{UNSPACED}"
+# Runs of characters in scripts without spaces, and in Korean because words have particles. Korean
+# is written with syllables, or in NFD with their parts.
+_PAIRED = rf"\uac00-\ud7a3\u1100-\u11ff{UNSPACED}"
 _RUN = re.compile(rf"[{_PAIRED}]+")
 # Python does not count marks as parts of words, but most words in Hindi have them.
 _LETTER, _MARK = rf"[^\W{_PAIRED}]", f"[{character_class('Mn')}{character_class('Mc')}]"
 _WORDS = re.compile(rf"[{_PAIRED}]+|{_LETTER}(?:{_LETTER}|{_MARK})+")
+_ASCII_WORDS = re.compile(r"\w\w+", re.ASCII)  # the same for ASCII text, but three times as fast
 
 
 def terms(text: str) -> Iterator[str]:
@@ -33,6 +35,10 @@ def terms(text: str) -> Iterator[str]:
 
 def term_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yields the terms of a text with their start and end in it."""
+    if text.isascii():
+        for match in _ASCII_WORDS.finditer(text):
+            yield match[0].lower(), *match.span()
+        return
     for match in _WORDS.finditer(text):
         word, begin, end = unicodedata.normalize("NFKC", match[0]).lower(), *match.span()
         if not _RUN.fullmatch(word):

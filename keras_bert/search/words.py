@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,10 +77,11 @@ class WordIndex(Retriever):
         pairs = zip(numbers, (score for score, _ in hits), strict=True)
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
-    def frequencies(self, connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, int]:
-        """Returns the number of passages with each term. Removed passages may be included."""
+    def rarities(self, connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, float]:
+        """Returns the inverse document frequency of each term. It can include removed passages."""
         searcher = self._searcher(connection)
-        return {word: searcher.doc_freq(_WORDS, word) for word in words}
+        total = searcher.num_docs
+        return {word: math.log(1 + total / (1 + searcher.doc_freq(_WORDS, word))) for word in words}
 
     def is_current(self, connection: sqlite3.Connection) -> bool:
         """Returns whether there is nothing to update. It is false after a killed process."""

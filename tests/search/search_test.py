@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import unicodedata
+import warnings
 from concurrent import futures
 
 import numpy as np
@@ -33,6 +34,7 @@ from keras_bert.search.passages import split_passages
 from keras_bert.search.searching import MODES, fuse_scores
 from keras_bert.search.terms import terms
 from tests import small_tasks
+from tests.text import small_tokenizers
 from tests.text.small_tokenizers import make_tokenizer
 from training.search import SearchConfig, load_embedders
 
@@ -89,6 +91,17 @@ def test_passages_contain_every_token_once(embedder, max_tokens):
         assert all(0 < len(part) <= max_tokens for part in parts)
         flat = [offset for span in spans for offset in span]
         assert flat == sorted(flat)
+
+
+@pytest.mark.parametrize("kind", small_tokenizers.MAKERS)
+def test_passages_fit_for_each_tokenizer(kind):
+    tokenizer = small_tokenizers.make(kind)
+    text = "\n\n".join(small_tokenizers.texts()[:150])
+    for max_tokens in (20, 60):
+        spans = split_passages(text, tokenizer, max_tokens)
+        assert max(len(tokenizer(text[start:end])) for start, end in spans) <= max_tokens
+        kept = "".join(text[slice(*span)] for span in spans)
+        assert "".join(kept.split()) == "".join(text.split())
 
 
 def test_each_mode_finds_its_passages(embedder, tmp_path):
@@ -215,8 +228,22 @@ def test_error_in_add_keeps_earlier_documents(embedder, tmp_path, monkeypatch):
     assert found(index, "visa", mode="words") == [("a", "visa")]
     # A NUL character does not end a text.
     assert len(found(index, "dog", mode="words")) == len(index) - 1
-    with pytest.raises(ValueError, match="The document 'c' must only contain characters"):
-        index.add([Document("c", "\ud800")])
+    for parts in (("c\ud800", "dog"), ("c", "\ud800"), ("c", "dog", "\ud800")):
+        with pytest.raises(ValueError, match=r"The document 'c.* must only contain"):
+            index.add([Document(*parts)])
+
+
+def test_long_documents_are_encoded_in_parts(embedder, tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        embedder,
+        "embed_documents",
+        lambda x: sizes.append(len(x)) or np.ones((len(x), 8), "float32"),
+    )
+    monkeypatch.setattr(index_module, "_PASSAGES_AT_A_TIME", 2)
+    index = SearchIndex(tmp_path / "index", embedder)
+    index.add(Document("a", "the cat sat on the mat.\n\n" * 9))
+    assert (sum(sizes), max(sizes)) == (len(index), 2)
 
 
 def test_removed_passages_leave_the_scores(embedder, tmp_path, monkeypatch):
@@ -236,9 +263,15 @@ def test_removed_passages_leave_the_scores(embedder, tmp_path, monkeypatch):
 
 def test_terms_contain_marks():
     assert list(terms("हिन्दी भाषा")) == ["हिन्दी", "भाषा"]
-    for text in ("Tiếng Việt", "한국어", "الْعَرَبِيَّة", "é à"):
+    for text in ("Tiếng Việt", "한국어", "BERT를", "الْعَرَبِيَّة", "é à"):
         decomposed = unicodedata.normalize("NFD", text)
         assert list(terms(decomposed)) == list(terms(text))
+    text = "Don't __init__ a_b C9 x-ray 3.14 A"
+    assert (
+        list(terms(text))
+        == list(terms(f"{text} é"))
+        == ["don", "__init__", "a_b", "c9", "ray", "14"]
+    )
 
 
 def test_killed_process_loses_only_its_transaction(embedder, tmp_path):
@@ -355,15 +388,22 @@ def test_one_of_two_processes_builds_the_graph(embedder, tmp_path, monkeypatch):
 
 def test_changes_wait_for_another_process(embedder, tmp_path):
     index = SearchIndex(tmp_path / "index", embedder)
-    index._connection.execute("PRAGMA busy_timeout = 10")
+    index._writer.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(tmp_path / "index" / DATABASE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with futures.ThreadPoolExecutor() as pool:
+    with futures.ThreadPoolExecutor() as pool, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         added = pool.submit(add_texts, index)
         with pytest.raises(TimeoutError):
             added.result(timeout=0.5)
-        other.execute("COMMIT")
+        # Searches do not wait.
+        searched = pool.submit(found, index, "dog")
+        try:
+            assert searched.result(timeout=5) == []
+        finally:
+            other.execute("COMMIT")
         assert added.result() == len(TEXTS)
+    assert any("waiting for another process" in str(each.message) for each in caught)
 
 
 def test_foreign_directories_and_embedders_raise(embedder, tmp_path):
@@ -439,9 +479,15 @@ def test_explain_weighs_the_words_of_a_passage(embedder, tmp_path):
         preprocessor,
     )
     searcher = Searcher(index, classifier)
-    (hit,) = searcher.search("who needs", 1)
-    words = [hit.text[word["start"] : word["end"]] for word in searcher.explain("who", hit.id)]
-    assert words == hit.text.split()
+    words = {}
+    for title in ("", "the dog"):
+        index.add(Document("a", "who needs a visa", title))
+        (hit,) = (hit for hit in searcher.search("who needs") if hit.document == "a")
+        words[title] = searcher.explain("who", hit.id)
+        places = [hit.text[word["start"] : word["end"]] for word in words[title]]
+        assert places == hit.text.split()
+    # The title is a part of what the re-ranker reads.
+    assert words[""] != words["the dog"]
     assert searcher.explain("who", 99) == []
 
 
@@ -467,8 +513,17 @@ def test_read_documents(tmp_path):
     assert documents[2].text.split() == ["Title", "See", "one."]
     assert documents[1].page_starts == (0, 2)
     (tmp_path / "e.pdf").write_bytes(b"%PDF-")
-    with pytest.raises(ValueError, match=r"e\.pdf cannot be read as a PDF file"):
-        list(read_documents(tmp_path))
+    with pytest.raises(ValueError, match=r"e\.pdf cannot be read: "):
+        list(read_documents(tmp_path / "e.pdf"))
+    (tmp_path / "f.md").write_text("<!-- nothing else -->")
+    (tmp_path / "g.txt").write_bytes(b"\xff")
+    (tmp_path / os.fsdecode(b"h\xff.txt")).write_text("x")
+    with pytest.warns(UserWarning, match="left out: ") as caught:
+        names = [document.name for document in read_documents(tmp_path)]
+    assert [str(each.message).rsplit("/")[-1][:5] for each in caught] == ["e.pdf", "g.txt"]
+    assert [name.removeprefix(str(tmp_path)) for name in names] == [
+        *("/b.html", "/d.pdf", "/f.md", "/h\\xff.txt", "/a/x.md")
+    ]
     with pytest.raises(ValueError, match=r"c\.bin must have one of the suffixes"):
         list(read_documents(tmp_path / "c.bin"))
     with pytest.raises(FileNotFoundError, match="missing does not exist"):

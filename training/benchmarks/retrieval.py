@@ -31,8 +31,8 @@ import numpy as np
 
 import keras_bert
 from keras_bert import atomic, minilm
-from keras_bert.data import max_similarities
 from keras_bert.search import Document, Searcher, SearchIndex
+from keras_bert.search.retriever import best_rows
 from keras_bert.search.searching import Mode
 from keras_bert.tables import markdown_table
 
@@ -58,16 +58,17 @@ class RetrievalConfig(CommandConfig):
             finetune --task=ranking. Of multiple splits, only the scored one is used. Or a file of
             questions in SQuAD's format, whose passages are the documents.
         subjects: The subjects, with a checkpoint except for words (BM25) and the library bm25s:
-            static, vectors (a TextEmbedder), sparse, late (late interaction), fused (words and
-            vectors), reranked (a re-ranker's .keras file, for the best candidates of fused:minilm)
-            and other libraries: sentence_transformers (with faiss), txtai (hybrid) and pylate
-            (with fast-plaid). A checkpoint is a directory, hf://organization/model or minilm.
+            static, vectors (a TextEmbedder), sparse, late (late interaction with the best
+            passages of words), fused (words and vectors), reranked (a re-ranker's .keras file, for
+            the best candidates of fused:minilm) and other libraries: sentence_transformers (with
+            faiss), txtai (hybrid) and pylate (with fast-plaid). A checkpoint is a directory,
+            hf://organization/model or minilm.
         python: Python interpreters of other libraries, each library:interpreter. By default, the
             interpreter of this command. Libraries that are not installed are skipped.
         num_queries: Number of queries to use, at equal distances. 0 uses all.
         candidates: Number of documents to re-rank.
         sequence_length: Maximum number of tokens in a document. Longer documents are truncated, or
-            for fused and reranked split.
+            for late, fused and reranked split.
         rounds: Number of rounds per subject.
         json: File for the results as JSON.
         overwrite: Whether to replace an existing file of --json.
@@ -199,10 +200,12 @@ class Peer(Subject):
             self._record(number, seconds, found)
 
     def close(self) -> None:
-        self._process.communicate()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
 
     def _ask(self, question: Any) -> Any:
-        print(json.dumps(question), file=self._process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # `_receive` raises the error.
+            print(json.dumps(question), file=self._process.stdin, flush=True)
         return self._receive()
 
     def _receive(self) -> Any:
@@ -233,6 +236,10 @@ def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject
     def fused() -> Build:
         return _search_index(load(keras_bert.TextEmbedder), directory, "fused")
 
+    def late() -> Build:
+        embedder = load(keras_bert.LateInteractionEmbedder, "document_length")
+        return _search_index(embedder, directory, "late")
+
     def reranked() -> Build:
         reranker = keras_bert.load_model(checkpoint, compile=False)
         embedder = load(keras_bert.TextEmbedder, checkpoint=minilm.NAME)
@@ -244,7 +251,7 @@ def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject
         "static": lambda: _products(load(keras_bert.StaticEmbedder)),
         "vectors": lambda: _products(load(keras_bert.TextEmbedder)),
         "sparse": lambda: _products(load(keras_bert.SparseEmbedder)),
-        "late": lambda: _max_sim(load(keras_bert.LateInteractionEmbedder, "document_length")),
+        "late": late,
         "fused": fused,
         "reranked": reranked,
     }
@@ -264,12 +271,12 @@ def _products(embedder: Any) -> Build:
     """Ranks by the dot products with all documents' vectors, dense or sparse."""
 
     def build(documents: Documents) -> tuple[Search, int]:
-        vectors = embedder.embed_documents(list(documents.values()))
+        vectors, names = embedder.embed_documents(list(documents.values())), [*documents]
         is_sparse = not isinstance(vectors, np.ndarray)
 
         def search(query: str) -> Scored:
             scores = vectors @ embedder.embed_queries([query]).T
-            return _best(documents, (scores.toarray() if is_sparse else scores)[:, 0])
+            return _best(names, (scores.toarray() if is_sparse else scores)[:, 0])
 
         parts = (vectors.data, vectors.indices, vectors.indptr) if is_sparse else (vectors,)
         return search, sum(part.nbytes for part in parts)
@@ -277,27 +284,9 @@ def _products(embedder: Any) -> Build:
     return build
 
 
-def _max_sim(embedder: Any) -> Build:
-    """Ranks by late interaction with the token vectors of all documents, in float16."""
-
-    def build(documents: Documents) -> tuple[Search, int]:
-        vectors = [
-            part.astype("float16") for part in embedder.embed_documents([*documents.values()])
-        ]
-
-        def search(query: str) -> Scored:
-            (query_vectors,) = embedder.embed_queries([query])
-            return _best(documents, max_similarities(query_vectors, vectors))
-
-        return search, sum(part.nbytes for part in vectors)
-
-    return build
-
-
-def _best(documents: Documents, scores: np.ndarray) -> Scored:
-    best = np.argpartition(-scores, min(MOST_FOUND, len(scores)) - 1)[:MOST_FOUND]
-    names = list(documents)
-    return [(names[index], float(scores[index])) for index in best]
+def _best(names: Sequence[str], scores: np.ndarray) -> Scored:
+    best = best_rows(np.arange(len(names)), scores, MOST_FOUND)
+    return [(names[row], score) for row, score in best]
 
 
 def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 10) -> Build:
@@ -375,7 +364,8 @@ def main(config: RetrievalConfig) -> None:
     scored = list(collection.parts(2).values())[-1] if collection.splits else collection.queries
     numbers = [number for number in scored if collection.qrels.get(number)]
     if config.num_queries:
-        numbers = numbers[:: max(1, len(numbers) // config.num_queries)][: config.num_queries]
+        count = min(config.num_queries, len(numbers))
+        numbers = [numbers[row * len(numbers) // count] for row in range(count)]
     queries = {number: collection.queries[number] for number in numbers}
     print(f"{len(collection.documents)} documents, {len(queries)} queries", flush=True)
     subjects: list[Subject] = []
