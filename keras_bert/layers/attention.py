@@ -66,7 +66,7 @@ class Attention(Layer):
         causal: Whether tokens attend only to themselves and to the tokens before them.
         rotary_base: Base frequency of rotary position embeddings (RoPE). `None` disables RoPE.
         rotary_scale: Factor for the RoPE frequencies.
-        relative_positions: Type of the layout's `relative` positions. `"bucketed"` positions are
+        relative_positions: Type of the `relative` positions. `"bucketed"` positions are
             numbers added to the scores. `"disentangled"` positions are vectors. Their dot products
             with queries and keys are added to the scores. `None` for no relative positions.
         relative_dropout: Dropout rate on the disentangled positions.
@@ -81,14 +81,16 @@ class Attention(Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, where
-            padding is, and which tokens need outputs. `None` for a batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, and where
+            padding is. `None` for a batch without padding.
+        relative: The output of `keras_bert.layers.RelativeEmbeddings`, for relative positions.
+        output_positions: int `(batch, slots)`, the positions to compute. `None` for all positions.
         add_bias: Whether to add the output projection's bias. A `TransformerBlock` passes `False`
             and adds it together with dropout, the residual connection and the norm.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` with output positions.
         With `return_scores`, a tuple of this tensor and the probabilities `(batch, heads, length,
         length)`.
 
@@ -160,7 +162,7 @@ class Attention(Layer):
         self.seed_generator = SeedGenerator()
         self.relative_seed_generator = SeedGenerator() if relative_dropout else None
 
-    def build(self, inputs_shape: Shape, layout_shape: Any = None) -> None:
+    def build(self, inputs_shape: Shape) -> None:
         hidden_dim = inputs_shape[-1]
         if self.head_dim is None and hidden_dim % self.num_heads:
             raise ValueError(
@@ -213,13 +215,15 @@ class Attention(Layer):
         self,
         inputs: Tensor,
         layout: BatchLayout | None = None,
+        relative: Tensor | None = None,
+        output_positions: Tensor | None = None,
         add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
         layout = layout or BatchLayout()
         inputs = ops.cast(inputs, self.compute_dtype)
         query_key_value = self._project(inputs, layout, training)
-        bias, scores = self._bias(layout, training), None
+        bias, scores = self._bias(relative, training), None
         if self.return_scores:
             context, scores = attention_with_scores(
                 query_key_value,
@@ -242,10 +246,10 @@ class Attention(Layer):
             )
         context = interventions.apply_head_weights(self, context, layout)
         length = length_of(inputs)
-        if layout.output_positions is not None:
+        if output_positions is not None:
             context = ops.reshape(context, (-1, length, self.query_width))
-            context = tokens_at(context, layout.output_positions, training=training)
-            length = length_of(layout.output_positions)
+            context = tokens_at(context, output_positions, training=training)
+            length = length_of(output_positions)
         # (batch, tokens, heads, head_dim) -> (batch * tokens, width) for a rank-2 matmul
         outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
         outputs = ops.reshape(outputs, (-1, length, outputs.shape[-1]))
@@ -253,12 +257,15 @@ class Attention(Layer):
             outputs = bias_add(outputs, self.output_bias, training=training)
         return (outputs, scores) if self.return_scores else outputs
 
-    def probabilities(self, inputs: Tensor, layout: BatchLayout | None = None) -> Tensor:
+    def probabilities(
+        self, inputs: Tensor, layout: BatchLayout | None = None, relative: Tensor | None = None
+    ) -> Tensor:
         """Computes only the attention probabilities, regardless of `return_scores`.
 
         Args:
             inputs: See the call arguments.
             layout: See the call arguments. It must not be unpadded.
+            relative: See the call arguments.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.
@@ -267,7 +274,7 @@ class Attention(Layer):
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = self._mask_of_pairs(inputs, layout)
         query_key_value = self._project(inputs, layout)
-        return attention_with_scores(query_key_value, mask, bias=self._bias(layout))[1]
+        return attention_with_scores(query_key_value, mask, bias=self._bias(relative))[1]
 
     def _project(
         self, inputs: Tensor, layout: BatchLayout, training: bool = False
@@ -293,11 +300,10 @@ class Attention(Layer):
             query = query * 3**-0.5
         return query, key, value
 
-    def _bias(self, layout: BatchLayout, training: bool = False) -> Bias | None:
+    def _bias(self, relative: Tensor, training: bool = False) -> Bias | None:
         """Returns the bias on the scores in the form that `keras_bert.ops.attention` expects."""
         if self.relative_positions is None:
             return None
-        relative = layout.relative
         if self.relative_positions == "bucketed":
 
             def bucketed(query: Tensor, key: Tensor) -> Tensor:
@@ -327,13 +333,11 @@ class Attention(Layer):
     def compute_output_spec(
         self,
         inputs: Tensor,
-        layout: BatchLayout | None = None,
-        add_bias: bool = True,
-        training: bool = False,
+        output_positions: Tensor | None = None,
+        **options: Any,
     ) -> Tensor:
         batch, length, hidden_dim = inputs.shape
-        positions = None if layout is None else layout.output_positions
-        tokens = (batch, length) if positions is None else positions.shape
+        tokens = (batch, length) if output_positions is None else output_positions.shape
         outputs = keras.KerasTensor((*tokens, hidden_dim), dtype=self.compute_dtype)
         if not self.return_scores:
             return outputs

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -16,7 +17,7 @@ from keras_bert.ops.attention.kernels import case_on_device_of
 from keras_bert.ops.batch_layout import rope_name
 from keras_bert.ops.masks import AttentionPattern
 from keras_bert.ops.unpadding import should_unpad
-from keras_bert.ops.varlen import NUM_GROUPS, index_of_tokens, pad, unpad, varlen_of
+from keras_bert.ops.varlen import index_of_tokens, pad, unpad, varlen_of
 
 _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
 
@@ -40,7 +41,8 @@ class BatchLayoutBuilder(keras.layers.Layer):
 
     Output shape:
         A tuple with a dict of IDs and a `keras_bert.ops.BatchLayout`. Each ID tensor is
-        `(batch, length)`, or `(1, tokens)` in an unpadded batch.
+        `(batch, length)`, or `(1, tokens)` in an unpadded batch. `output_positions` is
+        `(batch, slots)`, or `(1, batch * slots)` in an unpadded batch.
 
     Raises:
         ValueError: If the input is longer than `config.max_sequence_length` without `position_ids`,
@@ -60,7 +62,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
     >>> ids, layout = layer(inputs, training=True)
     >>> [keras.ops.convert_to_numpy(x).tolist() for x in (ids["token_ids"], ids["position_ids"])]
     [[[7, 8, 9, 5]], [[0, 1, 2, 0]]]
-    >>> keras.ops.convert_to_numpy(layout.output_positions).tolist()
+    >>> keras.ops.convert_to_numpy(ids["output_positions"]).tolist()
     [[0, 2, 3, 3]]
     >>> keras.ops.convert_to_numpy(layout.varlen.cu_seqlens).tolist()
     [0, 3, 4]
@@ -87,11 +89,10 @@ class BatchLayoutBuilder(keras.layers.Layer):
     ) -> tuple[dict[str, Tensor], BatchLayout]:
         config = self.config
         self._check(inputs)
-        ids = {name: inputs.get(name) for name in _IDS}
+        ids = {name: inputs.get(name) for name in (*_IDS, "output_positions")}
         layout = BatchLayout(
             padding_mask=inputs.get("padding_mask"),
             sequence_ids=inputs.get("sequence_ids"),
-            output_positions=inputs.get("output_positions"),
             position_ids=inputs.get("position_ids"),
         )
         case = case_on_device_of(
@@ -107,7 +108,8 @@ class BatchLayoutBuilder(keras.layers.Layer):
         if should_unpad(self.unpadded, ids["token_ids"], layout, case, returns_all_layers):
             ids, layout = _remove_padding(ids, layout, training)
         x, scale = ids["token_ids"], config.rotary_scale
-        layout = layout._replace(
+        layout = dataclasses.replace(
+            layout,
             cos_sin={
                 rope_name(base, scale): layout.rope(x, config.head_dim, base, scale)
                 for base in self.rotary_bases
@@ -133,12 +135,10 @@ class BatchLayoutBuilder(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: dict[str, Tensor], training: bool = False
     ) -> tuple[dict[str, Tensor], BatchLayout]:
-        """Returns a symbolic tensor for each place in the outputs of `call`.
+        """Returns symbolic IDs, and one symbolic tensor for the layout.
 
-        Keras connects layers by these places and does not allow `None` in them. So the symbolic
-        layout always has `output_positions` and all fields of padded, packed and unpadded batches.
-        In `call`, the fields that a batch does not have are `None`. Only the shapes of the IDs and
-        output positions are read while tracing.
+        Keras connects layers by these outputs, and does not allow `None` as an output. So symbolic
+        IDs always have `output_positions`.
         """
         self._check(inputs)
         batch, length = inputs["token_ids"].shape
@@ -146,13 +146,8 @@ class BatchLayoutBuilder(keras.layers.Layer):
         def tensor(*shape: int | None) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype="int32")
 
-        places = BatchLayout(
-            cos_sin={rope_name(base, self.config.rotary_scale): None for base in self.rotary_bases},
-            masks={pattern.name: (None,) * NUM_GROUPS for pattern in self.patterns},
-        )
-        layout = keras.tree.map_structure(lambda _: tensor(None), places)
         ids = {name: tensor(batch, length) for name in _IDS[:3]}
-        return ids, layout._replace(output_positions=tensor(batch, None))
+        return {**ids, "output_positions": tensor(batch, None)}, tensor()
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -171,15 +166,12 @@ def _remove_padding(
 ) -> tuple[dict[str, Tensor], BatchLayout]:
     """Converts a padded batch's IDs and layout to an unpadded batch, with IDs `(1, tokens)`."""
     varlen = varlen_of(layout.padding_mask, training)
+    positions = ids.pop("output_positions")
     ids = {name: None if x is None else unpad(x, varlen) for name, x in ids.items()}
     if ids["position_ids"] is None:
         ids["position_ids"] = varlen.position_ids[None]
-    positions = layout.output_positions
-    if positions is not None:
-        positions = index_of_tokens(positions, varlen)
-    return ids, BatchLayout(
-        varlen=varlen, output_positions=positions, position_ids=ids["position_ids"]
-    )
+    ids["output_positions"] = None if positions is None else index_of_tokens(positions, varlen)
+    return ids, BatchLayout(varlen=varlen, position_ids=ids["position_ids"])
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -187,10 +179,10 @@ class RestorePadding(keras.layers.Layer):
     """Restores the shape of unpadded batches, with zeros at padding.
 
     Call arguments:
-        inputs: Float `(1, tokens, hidden)`, the vectors of all tokens or at the layout's output
-            positions.
+        inputs: Float `(1, tokens, hidden)`, the vectors of all tokens or at the output positions.
         ids: int `(batch, length)`, the token IDs or output positions. Only their shape is used.
         layout: The second output of `BatchLayoutBuilder`.
+        at_positions: Whether the vectors are those at the output positions.
 
     Output shape:
         `(batch, length, hidden)`. If the batch is padded or packed, the inputs are unchanged.
@@ -199,15 +191,17 @@ class RestorePadding(keras.layers.Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "autocast": False})
 
-    def call(self, inputs: Tensor, ids: Tensor, layout: BatchLayout) -> Tensor:
-        if not layout.is_unpadded:
+    def call(
+        self, inputs: Tensor, ids: Tensor, layout: BatchLayout, at_positions: bool = False
+    ) -> Tensor:
+        if layout.varlen is None:
             return inputs
         batch, length = ops.shape(ids)
-        if layout.output_positions is not None:
+        if at_positions:
             return ops.reshape(inputs, (batch, length, inputs.shape[-1]))
         return pad(inputs, layout.varlen, (batch, length))
 
     def compute_output_spec(
-        self, inputs: Tensor, ids: Tensor, layout: BatchLayout
+        self, inputs: Tensor, ids: Tensor, layout: BatchLayout, at_positions: bool = False
     ) -> keras.KerasTensor:
         return keras.KerasTensor((*ids.shape, inputs.shape[-1]), dtype=inputs.dtype)

@@ -48,12 +48,14 @@ class TransformerBlock(keras.layers.Layer):
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
         layout: A `keras_bert.ops.BatchLayout`. It defines how the tokens are arranged, and which
-            are padding. If it has output positions, everything after the attention is only computed
-            for these positions. `None` for a batch without padding.
+            are padding. `None` for a batch without padding.
+        relative: The output of `keras_bert.layers.RelativeEmbeddings`, for relative positions.
+        output_positions: int `(batch, slots)`. Everything after the attention is only computed for
+            these positions. `None` for all positions.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` with output positions.
         If the attention returns scores, a tuple of this tensor and the scores.
 
     Raises:
@@ -104,26 +106,27 @@ class TransformerBlock(keras.layers.Layer):
         self.dropout = dropout
         self.rematerialize = rematerialize
 
-    def build(self, inputs_shape: Shape, layout_shape: Any = None) -> None:
+    def build(self, inputs_shape: Shape) -> None:
         _build(inputs_shape, self.attention, self.attention_norm)
         self.attention_seed = SeedGenerator()
         _build(inputs_shape, self.feed_forward, self.feed_forward_norm)
         self.feed_forward_seed = SeedGenerator()
 
     def call(
-        self, inputs: Tensor, layout: BatchLayout | None = None, training: bool = False
+        self,
+        inputs: Tensor,
+        layout: BatchLayout | None = None,
+        relative: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        training: bool = False,
     ) -> Tensor:
-        layout = layout or BatchLayout()
         inputs = ops.cast(inputs, self.compute_dtype)
+
+        def compute(inputs: Tensor, relative: Tensor | None = None) -> Tensor:
+            return self._compute(inputs, layout, relative, output_positions, training)
+
         if not self.rematerialize or not training:
-            return self._compute(inputs, layout, training)
-
-        def compute(inputs: Tensor, *relative: Tensor) -> Tensor:
-            own = layout._replace(relative=relative[0]) if relative else layout
-            return self._compute(inputs, own, training)
-
-        # No other part of the layout has gradients.
-        relative = () if layout.relative is None else (layout.relative,)
+            return compute(inputs, relative)
         generators = {
             self.attention.seed_generator: self.attention.dropout,
             self.attention.relative_seed_generator: self.attention.relative_dropout,
@@ -131,15 +134,28 @@ class TransformerBlock(keras.layers.Layer):
             self.feed_forward_seed: self.dropout,
         }
         drawn_from = [generator for generator, rate in generators.items() if generator and rate]
-        return rematerialize(compute, (inputs, *relative), drawn_from)
+        differentiable = (inputs,) if relative is None else (inputs, relative)
+        return rematerialize(compute, differentiable, drawn_from)
 
-    def _compute(self, inputs: Tensor, layout: BatchLayout, training: bool) -> Tensor:
+    def _compute(
+        self,
+        inputs: Tensor,
+        layout: BatchLayout | None,
+        relative: Tensor | None,
+        output_positions: Tensor | None,
+        training: bool,
+    ) -> Tensor:
         outputs = self.attention(
-            self.attention_inputs(inputs), layout, add_bias=False, training=training
+            self.attention_inputs(inputs),
+            layout=layout,
+            relative=relative,
+            output_positions=output_positions,
+            add_bias=False,
+            training=training,
         )
         context, scores = outputs if self.attention.return_scores else (outputs, None)
-        if layout.output_positions is not None:
-            inputs = tokens_at(inputs, layout.output_positions, training=training)
+        if output_positions is not None:
+            inputs = tokens_at(inputs, output_positions, training=training)
 
         # (batch, tokens, hidden) -> (batch * tokens, hidden) for rank-2 matmuls
         hidden_dim = inputs.shape[-1]
@@ -179,9 +195,9 @@ class TransformerBlock(keras.layers.Layer):
         )
 
     def compute_output_spec(
-        self, inputs: Tensor, layout: BatchLayout | None = None, training: bool = False
+        self, inputs: Tensor, output_positions: Tensor | None = None, **options: Any
     ) -> Tensor:
-        return self.attention.compute_output_spec(inputs, layout)
+        return self.attention.compute_output_spec(inputs, output_positions)
 
     def get_config(self) -> dict[str, Any]:
         parts = {name: getattr(self, name) for name in _PARTS}

@@ -47,7 +47,7 @@ def apply_head_weights(
     if weights_of_calls is None:
         return context
     weights = ops.cast(next(weights_of_calls), context.dtype)
-    if not layout.is_unpadded or weights.shape[0] == 1:
+    if layout.varlen is None or weights.shape[0] == 1:
         return context * weights[:, None, :, None]
     return context * take(weights, layout.varlen.row_ids)[None, :, :, None]
 

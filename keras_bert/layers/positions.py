@@ -133,7 +133,7 @@ class RelativeEmbeddings(Layer):
             self.gamma, self.beta = add_norm_weights(self, self.dim, "layer_norm", True)
 
     def call(self, token_ids: Tensor, layout: BatchLayout, training: bool = False) -> Tensor:
-        length = length_of(layout.varlen.key_masks[-1] if layout.is_unpadded else token_ids)
+        length = length_of(token_ids if layout.varlen is None else layout.varlen.key_masks[-1])
         distances = ops.clip(ops.arange(1 - length, length), -self.reach, self.reach)
         rows = ops.take(ops.convert_to_tensor(self.rows), distances + self.reach)
         if self.kind == "disentangled":

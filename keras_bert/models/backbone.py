@@ -423,9 +423,8 @@ def _outputs(
     policy = layers.blocks[0].dtype_policy
     ids, layout = BatchLayoutBuilder(config, unpadded, dtype=policy, name="layout")(tensors)
     relative = layers.relative_embeddings
-    layout = layout._replace(
-        relative=None if relative is None else relative(ids["token_ids"], layout)
-    )
+    if relative is not None:
+        relative = relative(ids["token_ids"], layout=layout)
 
     x = layers.embeddings(
         layers.token_embedding(ids["token_ids"]),
@@ -436,13 +435,12 @@ def _outputs(
         x = layers.embedding_projection(x)
     hidden_states, attention_scores = [x], []
     # Only the last layer may skip tokens, because the outputs of every other layer are needed in
-    # the next layer's attention. A symbolic layout has placeholder positions even without the
-    # option, see `BatchLayoutBuilder.compute_output_spec`.
-    layouts = [layout._replace(output_positions=None)] * config.num_layers
+    # the next layer's attention.
+    positions = [None] * config.num_layers
     if output_positions is not None:
-        layouts[-1] = layout
-    for block, block_layout in zip(layers.blocks, layouts, strict=True):
-        x = block(x, block_layout)
+        positions[-1] = ids["output_positions"]
+    for block, own_positions in zip(layers.blocks, positions, strict=True):
+        x = block(x, layout=layout, relative=relative, output_positions=own_positions)
         if config.output_attention_scores:
             x, scores = x
             attention_scores.append(scores)
@@ -450,7 +448,9 @@ def _outputs(
     if layers.final_norm is not None:
         x = hidden_states[-1] = layers.final_norm(x)
     output_ids = token_ids if output_positions is None else output_positions
-    x = hidden_states[-1] = RestorePadding(name="padding")(x, output_ids, layouts[-1])
+    x = hidden_states[-1] = RestorePadding(name="padding")(
+        x, output_ids, layout=layout, at_positions=output_positions is not None
+    )
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
         names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()
@@ -475,10 +475,10 @@ def attention_probabilities(
         sequence_ids=tensors.get("sequence_ids"),
         position_ids=tensors.get("position_ids"),
     )
-    if backbone.relative_embeddings is not None:
-        relative = backbone.relative_embeddings(tensors["token_ids"], layout)
-        layout = layout._replace(relative=relative)
+    relative = backbone.relative_embeddings
+    if relative is not None:
+        relative = relative(tensors["token_ids"], layout=layout)
     return [
-        block.attention.probabilities(block.attention_inputs(state), layout)
+        block.attention.probabilities(block.attention_inputs(state), layout, relative)
         for block, state in zip(backbone.blocks, hidden_states[:-1], strict=True)
     ]

@@ -8,8 +8,8 @@ example.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 import keras
 from keras import ops
@@ -20,45 +20,37 @@ from keras_bert.ops.reference import cos_sin_of, length_of
 from keras_bert.ops.varlen import NUM_GROUPS, Varlen
 
 
-class BatchLayout(NamedTuple):
+@dataclasses.dataclass(frozen=True, repr=False)
+class BatchLayout:
     """The arrangement of tokens, which tokens attend to each other, and their RoPE angles.
 
-    All fields are tensors or `None`, so Keras layers can accept and return a `BatchLayout`.
+    In a functional model, one symbolic tensor represents the whole layout. Keras requires that
+    layers receive it as a keyword argument.
 
     Attributes:
         padding_mask: Bool or int `(batch, length)`, False at padding. `None` for an unpadded batch
             and for a batch without padding.
         sequence_ids: Non-negative int `(batch, length)` for packed batches. Tokens attend only to
             tokens with the same ID.
-        varlen: Where the tokens of each sequence are in an unpadded batch. All fields are `None` in
-            other batches.
-        output_positions: int `(batch, slots)`, the last encoder layer's output positions. `None`
-            for all positions.
+        varlen: Where the tokens of each sequence are in an unpadded batch. `None` for other
+            batches.
         position_ids: int `(batch, length)`, the position of each token in its sequence. `None` for
             0, 1, 2, ... in every row.
-        relative: The output of `keras_bert.layers.RelativeEmbeddings`, for relative positions.
         cos_sin: Cached results of `rope`, by `rope_name`.
         masks: Cached results of `mask`, by pattern name.
     """
 
     padding_mask: Tensor = None
     sequence_ids: Tensor = None
-    varlen: Varlen = Varlen()
-    output_positions: Tensor = None
+    varlen: Varlen | None = None
     position_ids: Tensor = None
-    relative: Tensor = None
-    cos_sin: dict[str, Tensor] = {}  # noqa: RUF012 (never mutated)
-    masks: dict[str, Sequence[Tensor]] = {}  # noqa: RUF012
-
-    @property
-    def is_unpadded(self) -> bool:
-        """Whether the tokens of all sequences are concatenated without padding."""
-        return self.varlen.token_indices is not None
+    cos_sin: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
+    masks: Mapping[str, Sequence[Tensor]] = dataclasses.field(default_factory=dict)
 
     @property
     def form(self) -> str:
         """`"padded"`, `"packed"` or `"unpadded"`."""
-        if self.is_unpadded:
+        if self.varlen is not None:
             return "unpadded"
         return "padded" if self.sequence_ids is None else "packed"
 
@@ -88,7 +80,7 @@ class BatchLayout(NamedTuple):
         if pattern.name in self.masks:
             return self.masks[pattern.name]
         dtype = dtype or keras.backend.standardize_dtype(x.dtype)
-        if not self.is_unpadded:
+        if self.varlen is None:
             mask = kernel_mask(x, self.padding_mask, self.sequence_ids, pattern, dtype)
             return mask, *(None,) * (NUM_GROUPS - 1)
         return tuple(

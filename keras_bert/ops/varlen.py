@@ -56,16 +56,16 @@ class Varlen(NamedTuple):
             `None` if a group is known to be empty.
     """
 
-    token_indices: Tensor = None
-    row_ids: Tensor = None
-    position_ids: Tensor = None
-    cu_seqlens: Tensor = None
-    lengths: Tensor = None
-    is_key: Tensor = None
-    key_indices: Tensor = None
-    group_gather: Tensor = None
-    group_scatter: Tensor = None
-    key_masks: Sequence[Tensor] = (None,) * NUM_GROUPS
+    token_indices: Tensor
+    row_ids: Tensor
+    position_ids: Tensor
+    cu_seqlens: Tensor
+    lengths: Tensor
+    is_key: Tensor
+    key_indices: Tensor
+    group_gather: Tensor
+    group_scatter: Tensor
+    key_masks: Sequence[Tensor]
 
 
 def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:

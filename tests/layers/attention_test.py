@@ -57,9 +57,9 @@ def test_window_outputs_match_with_scores(length, arguments):
         "sequence_ids": (np.arange(length) >= length // 2).repeat(2).reshape(length, 2).T + 1,
     }
     for layout in (BatchLayout(), make_layout(**masks)):
-        outputs = to_numpy(layer(x, layout))
+        outputs = to_numpy(layer(x, layout=layout))
         layer.return_scores = True
-        expected, scores = layer(x, layout)
+        expected, scores = layer(x, layout=layout)
         layer.return_scores = False
         assert not to_numpy(scores)[
             :, :, np.abs(np.subtract.outer(*[np.arange(length)] * 2)) > 3

@@ -95,7 +95,7 @@ def test_rotary_angles_stay_float32():
     rounded = keras.ops.cast(keras.ops.cast(exact, "bfloat16"), "float32")
     name = rope_name(config.rotary_base, config.rotary_scale)
     one, other = (
-        to_numpy(backbone.blocks[0](x, BatchLayout(cos_sin={name: angles})))
+        to_numpy(backbone.blocks[0](x, layout=BatchLayout(cos_sin={name: angles})))
         for angles in (exact, rounded)
     )
     assert (one != other).any()

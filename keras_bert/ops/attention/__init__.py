@@ -160,6 +160,7 @@ def _compute_tokens_first(
         assert options.window is not None
         return flex(query, key, value, layout, window=options.window, causal=options.causal)
     key, value = (repeated_heads(part, query.shape[2]) for part in (key, value))
+    assert layout.varlen is not None
     return varlen(query, key, value, layout.varlen)
 
 

@@ -64,7 +64,7 @@ def flex(
     An unpadded batch is computed as one packed sequence. Blocks beyond the window are skipped.
     """
     padding_mask, sequence_ids = layout.padding_mask, layout.sequence_ids
-    if layout.is_unpadded:
+    if layout.varlen is not None:
         padding_mask, sequence_ids = layout.varlen.is_key[None], layout.varlen.row_ids[None]
     padding_mask = None if padding_mask is None else padding_mask.to(torch.bool)
     length = query.shape[1]

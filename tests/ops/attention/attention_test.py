@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels on this machine match the reference implementation, which matches NumPy."""
 
+import dataclasses
 import importlib
 
 import keras
@@ -120,7 +121,9 @@ def test_precomputed_masks_match():
         for pattern in PATTERNS.values():
             attention_pattern = AttentionPattern(**pattern)
             masks = {attention_pattern.name: batch.layout.mask(three[0], attention_pattern)}
-            made = batch.layout._replace(masks=masks, padding_mask=None, sequence_ids=None)
+            made = dataclasses.replace(
+                batch.layout, masks=masks, padding_mask=None, sequence_ids=None
+            )
             actual, expected = (attention(three, x, **pattern) for x in (made, batch.layout))
             np.testing.assert_array_equal(to_numpy(actual), to_numpy(expected))
 
