@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,8 +14,24 @@ from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
 
+# For example, MarginMSELoss -> Margin, MSE, Loss
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
-class TupleLoss(keras.losses.Loss):
+
+class _MeanLoss(keras.losses.Loss):
+    """Base class for losses with a default name, such as `margin_mse_loss` for `MarginMSELoss`."""
+
+    def __init__(
+        self,
+        reduction: str = "mean_with_sample_weight",
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        name = name or _WORD_START.sub("_", type(self).__name__).lower()
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+
+class TupleLoss(_MeanLoss):
     """Base class for losses of the embeddings of texts in tuples.
 
     A tuple has a query, a relevant text and any number of hard negatives. The embeddings are
@@ -138,18 +155,13 @@ class InBatchNegatives(TupleLoss):
             owners: int `(candidates,)`, the number of the text that each candidate belongs to.
             partners: int `(batch,)`, the index of each row's relevant candidate.
         """
-        pairs = numbers[:, :2]
-        # (batch, 1, 2, 1) == (batch, 1, 2) -> (batch, batch)
-        is_linked = ops.any(pairs[:, None, :, None] == pairs[:, None], axis=(2, 3))
-        # (batch, 2, 1) == (candidates,) -> (batch, candidates)
-        is_in_pair = ops.any(pairs[:, :, None] == candidates, axis=1)
-        is_relevant = ops.matmul(ops.cast(is_linked, "float32"), ops.cast(is_in_pair, "float32"))
+        candidates = ops.copy(candidates)  # On PyTorch, `searchsorted` needs contiguous memory.
         indices = ops.arange(ops.shape(candidates)[0])
-        is_earlier = ops.logical_and(candidates[:, None] == candidates, indices[:, None] > indices)
         # If the numbers identify pairs, a pair's texts have the same number.
-        is_again = ops.logical_and(ops.any(is_earlier, axis=1), candidates != owners)
+        is_again = ops.logical_and(_first_indices(candidates) != indices, candidates != owners)
         is_counted = ops.logical_and(candidates >= 0, ops.logical_not(is_again))
-        is_negative = ops.logical_and(is_relevant < 0.5, is_counted)
+        is_relevant = _are_relevant(numbers[:, :2], candidates)
+        is_negative = ops.logical_and(ops.logical_not(is_relevant), is_counted)
         is_negative = ops.logical_and(is_negative, numbers[:, :1] >= 0)
         is_partner = indices == partners[:, None]
         low = masked_score(keras.backend.standardize_dtype(scores.dtype))
@@ -159,6 +171,41 @@ class InBatchNegatives(TupleLoss):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
+
+
+def _first_indices(numbers: Any) -> Any:
+    """Returns the index of the first equal number for each number, int `(numbers,)`."""
+    order = ops.argsort(numbers)  # Equal numbers keep their order.
+    return ops.take(order, ops.searchsorted(ops.take(numbers, order), numbers))
+
+
+def _are_relevant(pairs: Any, candidates: Any) -> Any:
+    """Returns whether each candidate is in a pair that shares a text with each row's pair.
+
+    Args:
+        pairs: int `(batch, 2)`, the numbers of each row's query and relevant text.
+        candidates: int `(candidates,)`, the candidates' numbers.
+
+    Returns:
+        Bool `(batch, candidates)`.
+    """
+    # The product of two masks, `(batch, batch)` and `(batch, candidates)`, would cost more than the
+    # scores. Instead, a table contains which texts are in the same pair. The last column is for
+    # candidates that are in no pair.
+    flat = ops.reshape(pairs, (-1,))
+    texts, size = ops.sort(flat), ops.shape(flat)[0]
+    rows = ops.reshape(ops.searchsorted(texts, flat), (-1, 2))
+    columns = ops.searchsorted(texts, candidates)
+    is_in_pair = ops.searchsorted(texts, candidates, side="right") > columns
+    columns = ops.where(is_in_pair, columns, size)
+    cells = ops.stack([ops.repeat(rows, 2, axis=1), ops.tile(rows, (1, 2))], axis=-1)
+    table = ops.scatter_update(
+        ops.zeros((size, size + 1), "bool"),
+        ops.reshape(cells, (-1, 2)),
+        ops.ones((2 * size,), "bool"),
+    )
+    is_relevant = ops.logical_or(*(ops.take(table, rows[:, text], axis=0) for text in range(2)))
+    return ops.take(is_relevant, columns, axis=1)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -263,14 +310,6 @@ class CosineSimilarityLoss(TupleLoss):
     """
 
     needs_pairs = True
-
-    def __init__(
-        self,
-        reduction: str = "mean_with_sample_weight",
-        name: str = "cosine_similarity_loss",
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         similarity = 1 - cosine_distance(y_pred[:, 0], y_pred[:, 1])
@@ -502,7 +541,7 @@ class SoftTargetDivergence(keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class CosineDistance(keras.losses.Loss):
+class CosineDistance(_MeanLoss):
     """The cosine distance between vectors: 1 minus their cosine similarity.
 
     Args:
@@ -521,19 +560,11 @@ class CosineDistance(keras.losses.Loss):
         [DistilBERT](https://arxiv.org/abs/1910.01108), section 3, L_cos.
     """
 
-    def __init__(
-        self,
-        reduction: str = "mean_with_sample_weight",
-        name: str = "cosine_distance",
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return cosine_distance(y_true, y_pred)
 
 
-class RankingLoss(keras.losses.Loss):
+class RankingLoss(_MeanLoss):
     """Base class for losses that compare a model's scores of candidates with a teacher's scores.
 
     Args:
@@ -547,10 +578,10 @@ class RankingLoss(keras.losses.Loss):
         self,
         scale: float = 1.0,
         reduction: str = "mean_with_sample_weight",
-        name: str = "ranking_loss",
+        name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(reduction, name, dtype)
         checks.POSITIVE.check(scale=scale)
         self.scale = scale
 
@@ -589,15 +620,6 @@ class MarginMSELoss(RankingLoss):
     Reference:
         [Hofstätter et al., 2020](https://arxiv.org/abs/2010.02666), section 3.2.
     """
-
-    def __init__(
-        self,
-        scale: float = 1.0,
-        reduction: str = "mean_with_sample_weight",
-        name: str = "margin_mse_loss",
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(scale, reduction, name, dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         is_candidate = ops.isfinite(y_true)[:, 1:]
@@ -639,15 +661,6 @@ class ListNetLoss(RankingLoss):
     Reference:
         [Cao et al., 2007](https://dl.acm.org/doi/10.1145/1273496.1273513), section 4.2.
     """
-
-    def __init__(
-        self,
-        scale: float = 1.0,
-        reduction: str = "mean_with_sample_weight",
-        name: str = "list_net_loss",
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(scale, reduction, name, dtype)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         is_candidate = ops.isfinite(y_true)

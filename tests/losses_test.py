@@ -97,6 +97,25 @@ def test_hard_negatives_are_candidates_of_all_queries():
     assert actual == pytest.approx(expected.mean(), rel=1e-5)
 
 
+def test_texts_of_linked_pairs_are_not_negatives():
+    """A pair is linked to a query's pair if it shares a text with it. Repeated texts count once."""
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(12, 3, 5)).astype("float32")
+    scores = vectors[:, 0] @ vectors[:, 1:].reshape(-1, 5).T
+    for numbers in random.integers(0, 40, (4, 12, 3)):
+        pairs, candidates = numbers[:, :2].tolist(), numbers[:, 1:].reshape(-1).tolist()
+        expected = []
+        for row, pair in enumerate(pairs):
+            linked = {text for other in pairs if {*pair} & {*other} for text in other}
+            columns = [2 * row]
+            for column, text in enumerate(candidates):
+                is_again = text in candidates[:column] and text != pairs[column // 2][0]
+                columns += [column] * (text not in linked and not is_again)
+            expected.append(np.log(np.exp(scores[row, columns]).sum()) - scores[row, 2 * row])
+        actual = value(InBatchNegatives(1.0), numbers, vectors)
+        assert actual == pytest.approx(np.mean(expected), rel=1e-5)
+
+
 def test_cosine_similarity_loss_matches_numpy():
     first, second = (
         TUPLES[:, text] / np.linalg.norm(TUPLES[:, text], axis=1)[:, None] for text in range(2)
@@ -107,47 +126,29 @@ def test_cosine_similarity_loss_matches_numpy():
     assert value(CosineSimilarityLoss(), scores, vectors) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_triplet_loss_ignores_missing_negatives(distance):
+def test_triplet_loss_ignores_missing_negatives():
     vectors = np.random.default_rng(0).normal(size=(2, 4, 5)).astype("float32")
-    if distance == "cosine":
-        unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-        distances = 1 - np.sum(unit[:, :1] * unit[:, 1:], axis=-1)
-    else:
-        distances = np.linalg.norm(vectors[:, :1] - vectors[:, 1:], axis=-1)
+    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    distances = 1 - np.sum(unit[:, :1] * unit[:, 1:], axis=-1)
     excess = np.maximum(distances[:, :1] - distances[:, 1:] + 1, 0)
     expected = (excess[0].mean() + excess[1, 0]) / 2
     numbers = np.array([[0, 1, 2, 3], [4, 5, 6, -1]])
-    actual = value(TripletLoss(1.0, distance), numbers, vectors)
-    assert actual == pytest.approx(expected, rel=1e-5)
+    assert value(TripletLoss(1.0), numbers, vectors) == pytest.approx(expected, rel=1e-5)
 
 
-def test_scores_of_missing_candidates_are_ignored():
-    scores, teacher = VECTORS[:2, :4], VECTORS[2:4, :4].copy()
-    for loss in (MarginMSELoss(2.0), ListNetLoss(2.0), SoftTargetDivergence()):
-        expected = value(loss, teacher[:, :3], scores[:, :3])
-        teacher[:, 3] = -np.inf
-        assert value(loss, teacher, scores) == pytest.approx(expected, rel=1e-5)
-
-
-def test_matryoshka_loss_sums_over_dimensions():
-    vectors = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
+def test_matryoshka_loss_of_candidate_scores():
+    vectors, teacher = VECTORS[:6].reshape(2, 3, 5), VECTORS[6:, :2]
     parts = [
         vectors[..., :dim] / np.linalg.norm(vectors[..., :dim], axis=-1, keepdims=True)
         for dim in (2, 5)
     ]
-    numbers, teacher = np.arange(12).reshape(3, 4), VECTORS[:3, :3]
-    loss = MatryoshkaLoss(InBatchNegatives(3.0), [2, 5], weights=[1, 0.5])
-    first, second = (value(loss.loss, numbers, part) for part in parts)
-    assert value(loss, numbers, vectors) == pytest.approx(first + second / 2, rel=1e-5)
-    same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
-    assert value(same, numbers, vectors) == pytest.approx(first + second / 2, rel=1e-5)
-    loss = MatryoshkaLoss(MarginMSELoss(), [2, 5])
     dots = [np.sum(part[:, :1] * part[:, 1:], axis=-1) for part in parts]
-    expected = sum(value(MarginMSELoss(), teacher, part) for part in dots)
-    assert value(loss, teacher, vectors) == pytest.approx(expected, rel=1e-5)
+    first, second = (value(MarginMSELoss(), teacher, part) for part in dots)
+    loss = MatryoshkaLoss(MarginMSELoss(), [2, 5], weights=[1, 0.5])
+    same = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert value(same, teacher, vectors) == pytest.approx(first + second / 2, rel=1e-5)
     with pytest.raises(ValueError, match=r"must be at most 5, .* Received: \[2, 6\]"):
-        value(MatryoshkaLoss(InBatchNegatives(), [2, 6]), numbers, vectors)
+        value(MatryoshkaLoss(InBatchNegatives(), [2, 6]), [[0, 1, 2], [3, 4, 5]], vectors)
     with pytest.raises(ValueError, match="loss must be a loss of tuples of texts"):
         MatryoshkaLoss(CosineDistance(), [2])
 
@@ -158,16 +159,14 @@ def test_config_round_trip():
     assert (same.scale, same.symmetric, same.reduction) == (7.0, True, "mean_with_sample_weight")
 
 
-def test_soft_target_divergence_matches_numpy():
+def test_soft_target_divergence_edge_cases():
+    """Missing candidates do not count. A constant does not change the distribution."""
     loss = SoftTargetDivergence(temperature=3.0)
-    # Adding a constant to all logits does not change the distribution.
     assert value(loss, VECTORS, VECTORS + 1) == pytest.approx(0, abs=1e-5)
-    teacher, student = (np.exp(part / 3) for part in (VECTORS, VECTORS[::-1]))
-    teacher, student = (part / part.sum(-1, keepdims=True) for part in (teacher, student))
-    expected = 9 * (teacher * np.log(teacher / student)).sum(-1)
-    weights = np.arange(8.0)
-    received = value(loss, VECTORS, VECTORS[::-1].copy(), sample_weight=weights)
-    assert received == pytest.approx(np.average(expected, weights=weights), rel=1e-5)
+    scores, teacher = VECTORS[:2, :4], VECTORS[2:4, :4].copy()
+    expected = value(loss, teacher[:, :3], scores[:, :3])
+    teacher[:, 3] = -np.inf
+    assert value(loss, teacher, scores) == pytest.approx(expected, rel=1e-5)
     assert SoftTargetDivergence.from_config(loss.get_config()).temperature == 3.0
 
 
