@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -19,7 +18,6 @@ from keras_bert.checkpoints.directories import checkpoint_errors, read_json, rep
 from keras_bert.checkpoints.sentence_transformers import (
     MODULES_FILE,
     PROMPTS_FILE,
-    Module,
     listed_modules,
     read_prompts,
     write_modules,
@@ -79,8 +77,10 @@ class StaticEmbedder:
         normalize: Whether to scale embeddings to unit L2 norm, so that dot products are cosine
             similarities.
         max_length: Maximum number of tokens per text. Longer texts are truncated. `None` reads
-            whole texts.
-        sequence_length: Maximum number of tokens in the passages of a `SearchIndex`.
+            whole texts. Unlike here, model2vec also truncates texts with fewer tokens if they have
+            many characters.
+        sequence_length: Maximum number of tokens in the passages of a `SearchIndex`. They have at
+            most `max_length` tokens.
 
     Raises:
         ImportError: If the `tokenizers` library is not installed.
@@ -112,14 +112,16 @@ class StaticEmbedder:
             )
         self.normalize = normalize
         self.max_length = max_length
-        self.preprocessor = _Passages(self.tokenizer, sequence_length)
+        passage_length = min(sequence_length, max_length or sequence_length)
+        self.preprocessor = _Passages(self.tokenizer, passage_length)
         self._unk_token_id = unknown_token_id(tokenizer)
         if self._unk_token_id is not None:
             # Unlike model2vec, sentence-transformers includes unknown tokens in the mean.
             self.vectors[self._unk_token_id] = 0
-        lengths = map(len, self.tokenizer.vocabulary)
-        # model2vec also truncates texts to this number of characters, before it tokenizes them.
-        self._max_characters = max_length and max_length * int(statistics.median(lengths))
+        # Long texts are cut before they are tokenized. This is enough for the longest tokens, each
+        # after a space.
+        longest = 1 + max(map(len, self.tokenizer.vocabulary))
+        self._max_characters = max_length and max_length * longest
 
     @classmethod
     def distill(
@@ -199,9 +201,7 @@ class StaticEmbedder:
     def is_preset(preset: str | os.PathLike[str]) -> bool:
         """Returns whether a directory, or a model on the Hub, contains static embeddings."""
         directory = _directory(preset)
-        path = directory / _CONFIG
-        is_own = path.exists() and read_json(path).get("model_type") == _MODEL_TYPE
-        return is_own or any(module.name == _STATIC for module in _modules(directory))
+        return _is_static(_config(directory), _module_paths(directory))
 
     @classmethod
     def from_preset(cls, preset: str | os.PathLike[str], *, sequence_length: int = 256) -> Self:
@@ -223,17 +223,17 @@ class StaticEmbedder:
             keras_bert.checkpoints.CheckpointError: If a file is missing or invalid.
         """
         directory = _directory(preset)
-        if not cls.is_preset(directory):
+        config, paths = _config(directory), _module_paths(directory)
+        if not _is_static(config, paths):
             raise CheckpointError(
                 f"{directory} must contain static embeddings: a config.json with the model_type "
                 f"{_MODEL_TYPE!r}, or a modules.json with the module {_STATIC}. Load other "
                 "checkpoints as a TextEmbedder, and distill it."
             )
-        paths = {module.name: module.path for module in _modules(directory)}
         _check_options(directory, [*paths])
         files = paths.get(_STATIC, directory)
-        is_own = (directory / _CONFIG).exists() and files == directory
-        fields = read_json(directory / _CONFIG) if is_own else {"normalize": _NORMALIZE in paths}
+        is_own = bool(config) and files == directory
+        fields = config if is_own else {"normalize": _NORMALIZE in paths}
         with checkpoint_errors():
             tokenizer = read_text(files / TOKENIZER_FILE)
         name = "embeddings" if is_own else "embedding.weight"
@@ -379,9 +379,19 @@ def _zipf_weights(size: int, coefficient: float) -> Array:
     return np.asarray(coefficient / (coefficient + frequencies / frequencies.sum()), "float32")
 
 
-def _modules(directory: Path) -> list[Module]:
+def _config(directory: Path) -> dict[str, Any]:
+    path = directory / _CONFIG
+    return read_json(path) if path.exists() else {}
+
+
+def _module_paths(directory: Path) -> dict[str, Path]:
+    """Returns the directory of each sentence-transformers module by the module's name."""
     path = directory / MODULES_FILE
-    return listed_modules(path) if path.exists() else []
+    return dict(listed_modules(path)) if path.exists() else {}
+
+
+def _is_static(config: dict[str, Any], paths: dict[str, Path]) -> bool:
+    return config.get("model_type") == _MODEL_TYPE or _STATIC in paths
 
 
 def _check_options(directory: Path, modules: list[str]) -> None:

@@ -150,6 +150,18 @@ def test_search_index(static, tmp_path):
     assert hit.document == "dogs"
 
 
+def test_passages_are_embedded_whole(static, tmp_path):
+    """A passage has at most `max_length` tokens, even if they are long."""
+    vectors = np.eye(len(KEPT), dtype="float32")
+    short = StaticEmbedder(static._tokenizer_json, vectors, max_length=4, sequence_length=16)
+    index = SearchIndex(tmp_path / "index", short)
+    index.add([Document("green", "a a a a a a red green.", "")])
+    index.add([Document("red", "green green green red", "")])
+    for query in ("green", "red"):
+        hits = Searcher(index).search(query, mode="vectors")
+        assert min(hit.score for hit in hits if query in hit.text) > 0.2
+
+
 def test_invalid_arguments_raise(embedder, static, tmp_path):
     with pytest.raises(ValueError, match=r"dimensions must be an integer in \[1, 8\]. Received: 9"):
         StaticEmbedder.distill(embedder, 9)
