@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -18,7 +18,6 @@ from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatase
 from keras_bert.data.adapters.token_vectors import TokenVectorsAdapter
 from keras_bert.data.adapters.tuples import TextTupleAdapter
 from keras_bert.data.batch_options import BatchOptions
-from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.late_interaction import LateInteractionPreprocessor
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.token_vectors import max_similarities, pool_tokens
@@ -192,10 +191,6 @@ class LateInteractionEmbedder(TupleTask):
 
         return VECTORS_REQUESTS
 
-    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        texts = columns_of_rows(rows, self.fields)["text"]
-        return self.serving_embeddings(self.embed_documents(texts)) if len(rows) else []
-
     def serving_embeddings(self, embeddings: Any) -> list[dict[str, Any]]:
         return [{"num_vectors": len(rows), "vectors": rows.tolist()} for rows in embeddings]
 
@@ -237,7 +232,9 @@ class LateInteractionEmbedder(TupleTask):
             )
         return super()._predict_rows(rows, batch_size, verbose, **kwargs)
 
-    def embed_queries(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
+    def embed_queries(  # type: ignore[override]
+        self, x: Any, batch_size: int | None = None, verbose: int | str = 0
+    ) -> Any:
         """Computes the vectors of the tokens in queries.
 
         Args:
@@ -267,7 +264,7 @@ class LateInteractionEmbedder(TupleTask):
         shape = len(vectors), self.preprocessor.length_limit(is_query=True), self.projection_dim
         return np.reshape(np.asarray(vectors, "float32"), shape)
 
-    def embed_documents(
+    def embed_documents(  # type: ignore[override]
         self,
         x: Any,
         batch_size: int | None = None,

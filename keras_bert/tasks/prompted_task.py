@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
-from keras_bert.data.columns import as_string, first_of_element, is_dataset, materialize
+from keras_bert.data.columns import (
+    as_string,
+    columns_of_rows,
+    first_of_element,
+    is_dataset,
+    materialize,
+)
 from keras_bert.data.prompts import Prompts
 from keras_bert.tasks.task import Task
 
@@ -20,6 +26,72 @@ class PromptedTask(Task):
     @property
     def _all_prompts(self) -> Prompts:
         return Prompts.from_task(self)
+
+    def embed_queries(
+        self, x: Any, batch_size: int | None = None, verbose: int | str = 0, **options: Any
+    ) -> Any:
+        """Computes the embeddings of queries, with the model's prompt for queries.
+
+        This is the prompt called `query`. Without it, no prompt is added. Many models have
+        different prompts for queries and documents, and find fewer documents without them.
+
+        Args:
+            x: See `embed`.
+            batch_size: See `embed`.
+            verbose: See `embed`.
+            **options: Other arguments of `embed`, except for prompts: `dimensions` of a
+                `TextEmbedder`, and `max_active_dims` of a `SparseEmbedder`.
+
+        Returns:
+            See `embed`.
+
+        Raises:
+            ImportError: See `embed`.
+            ValueError: See `embed`.
+
+        Example:
+
+        ```python
+        embedder = TextEmbedder.from_preset(
+            "hf://intfloat/multilingual-e5-small",
+            prompts={"query": "query: ", "document": "passage: "},
+        )
+        documents = ["Paris is the capital of France.", "Rome is the capital of Italy."]
+        vectors = embedder.embed_documents(documents)
+        vectors @ embedder.embed_queries("What is the capital of Italy?")
+        ```
+        """
+        name = self._all_prompts.query_name
+        return self.embed(x, batch_size, verbose, prompt_name=name, **options)
+
+    def embed_documents(
+        self, x: Any, batch_size: int | None = None, verbose: int | str = 0, **options: Any
+    ) -> Any:
+        """Computes the embeddings of documents, with the model's prompt for documents.
+
+        This is the first prompt called `document`, `passage` or `corpus`. Without any of them, no
+        prompt is added. See `embed_queries` for an example.
+
+        Args:
+            x: See `embed`.
+            batch_size: See `embed`.
+            verbose: See `embed`.
+            **options: See `embed_queries`.
+
+        Returns:
+            See `embed`.
+
+        Raises:
+            ImportError: See `embed`.
+            ValueError: See `embed`.
+        """
+        name = self._all_prompts.document_name
+        return self.embed(x, batch_size, verbose, prompt_name=name, **options)
+
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        texts = columns_of_rows(rows, self.fields)["text"]
+        embed = getattr(self, self.predict_method)
+        return self.serving_embeddings(embed(texts)) if len(rows) else []
 
     def serving_embeddings(self, embeddings: Any) -> list[dict[str, Any]]:
         """Returns the outputs that the signatures return after `export`, for each embedding.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,7 +12,6 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.batches import Batches, WrappedBatches
-from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.prompts import Prompts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.pooling import SpladePooling
@@ -204,63 +203,6 @@ class SparseEmbedder(TupleTask):
             parts.append(sparse.csr_array(weights))
         return sparse.vstack(parts, format="csr")[np.argsort(np.concatenate(index))]
 
-    def embed_queries(
-        self,
-        x: Any,
-        batch_size: int | None = None,
-        verbose: int | str = 0,
-        *,
-        max_active_dims: int | None = None,
-    ) -> csr_array:
-        """Computes the sparse embeddings of queries, with the model's prompt for queries.
-
-        This is the prompt called `query`. Without it, no prompt is added.
-
-        Args:
-            x: See `embed`.
-            batch_size: See `embed`.
-            verbose: See `embed`.
-            max_active_dims: See `embed`.
-
-        Returns:
-            See `embed`.
-
-        Raises:
-            ImportError: See `embed`.
-            ValueError: If `x` contains pairs of texts, or if `max_active_dims` is not positive.
-        """
-        name = self._all_prompts.query_name
-        return self.embed(x, batch_size, verbose, prompt_name=name, max_active_dims=max_active_dims)
-
-    def embed_documents(
-        self,
-        x: Any,
-        batch_size: int | None = None,
-        verbose: int | str = 0,
-        *,
-        max_active_dims: int | None = None,
-    ) -> csr_array:
-        """Computes the sparse embeddings of documents, with the model's prompt for documents.
-
-        This is the first prompt called `document`, `passage` or `corpus`. Without any of them, no
-        prompt is added.
-
-        Args:
-            x: See `embed`.
-            batch_size: See `embed`.
-            verbose: See `embed`.
-            max_active_dims: See `embed`.
-
-        Returns:
-            See `embed`.
-
-        Raises:
-            ImportError: See `embed`.
-            ValueError: If `x` contains pairs of texts, or if `max_active_dims` is not positive.
-        """
-        name = self._all_prompts.document_name
-        return self.embed(x, batch_size, verbose, prompt_name=name, max_active_dims=max_active_dims)
-
     def decode(self, embeddings: csr_array, top_k: int | None = None) -> list[dict[str, float]]:
         """Converts sparse embeddings to the weights of their tokens.
 
@@ -345,10 +287,6 @@ class SparseEmbedder(TupleTask):
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": weights} for weights in self.decode(self.embed(columns["text"]))]
-
-    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        texts = columns_of_rows(rows, self.fields)["text"]
-        return self.serving_embeddings(self.embed(texts)) if len(rows) else []
 
     def serving_embeddings(self, embeddings: Any) -> list[dict[str, Any]]:
         size = self.config.vocabulary_size
