@@ -102,13 +102,7 @@ async def rank(
     check_not_empty([(query, text) for text in texts], field)
     if model.embedding_kind == "multi_vector":
         return await _rank_by_vectors(server, request, model, options)
-    # The client sends the query once, but the model reads it with each text.
-    if len(query) * len(texts) > server.max_bytes:
-        raise RequestError(
-            f"query must have at most {server.max_bytes} characters in total over all texts. "
-            f"Received: {len(query)} characters for each of {len(texts)} texts",
-            "query",
-        )
+    server.check_copies(len(query) * len(texts), "query")
     pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
     counts, truncated = await server.count(model, pairs, field, options.truncate)
     if model.predict_method == "choose":

@@ -337,6 +337,7 @@ class ModelServer:
         Raises:
             RejectedRequestError: Same as in `compute`, or if an example has no choices.
         """
+        self.check_copies(sum(len(row["text"]) * len(row[CHOICES]) for row in rows), "text")
         if model.pair_signature is None:
             return await self.compute(request, model, DEFAULT_SIGNATURE, rows)
         columns = [list(map(as_text, row[CHOICES])) for row in rows]
@@ -381,6 +382,23 @@ class ModelServer:
                 field,
             )
         return counts, truncated
+
+    def check_copies(self, characters: int, field: str) -> None:
+        """Checks the length of texts that a client sends once, but a model reads multiple times.
+
+        Args:
+            characters: Number of characters in all copies.
+            field: Name of the request field.
+
+        Raises:
+            RequestError: If there are more characters than a request may have bytes.
+        """
+        if characters > self.max_bytes:
+            raise RequestError(
+                f"{field} must have at most {self.max_bytes} characters in total, counted for "
+                f"each text or label that the model reads with it. Received: {characters}",
+                field,
+            )
 
     def check_size(self, rows: int, bytes_per_row: int) -> None:
         """Checks before the computation that the response cannot be too large.

@@ -103,6 +103,9 @@ async def classify_zero_shot(
     hypothesis = options.hypothesis
     if hypothesis is None:
         hypothesis = SIMILARITY_HYPOTHESIS if is_embedder else ENTAILMENT_HYPOTHESIS
+    server.check_copies(len(hypothesis) * len(options.labels), "hypothesis_template")
+    if not is_embedder:
+        server.check_copies(sum(map(len, texts)) * len(options.labels), "inputs")
     try:
         labels = label_hypotheses(options.labels, hypothesis)
     except ValueError as error:

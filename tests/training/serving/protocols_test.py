@@ -675,8 +675,9 @@ def test_choices_are_batched_at_any_size(server):
             "predictions"
         ]
         ranks = send_request(port, "/rerank", {"query": "a", "texts": texts})[2]
-        empty = {"instances": [{"text": "a", "choices": []}]}
-        assert send_request(port, "/v1/models/chooser:predict", empty)[0] == 400
+        for row in ({"text": "a", "choices": []}, {"text": "a" * 2000, "choices": ["b"] * 5}):
+            request = {"instances": [row]}
+            assert send_request(port, "/v1/models/chooser:predict", request)[0] == 400
     assert max(sizes) <= 2
     for row, expected, prediction in zip(
         rows, task.serving_answers(rows), predictions, strict=True
@@ -984,6 +985,34 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
                 ),
                 ("nli", {"candidate_labels": []}, 400, "candidate_labels must be a list of one"),
                 ("sst2", {"candidate_labels": ["a"]}, 424, "sst2 has no entailment class"),
+            ]
+        ),
+        # Clients send these texts once, but the model would read them with each other text.
+        *(
+            (path, request, 422, "at most 10000 characters in total, counted for each text or ")
+            for path, request in [
+                ("/models/ranker/rerank", {"query": "a" * 2000, "texts": ["b"] * 6}),
+                ("/models/chooser/rerank", {"query": "a" * 2000, "texts": ["b"] * 6}),
+                *(
+                    (
+                        f"/models/{name}",
+                        {
+                            "inputs": "a",
+                            "parameters": {
+                                "candidate_labels": list("abcdef"),
+                                "hypothesis_template": f"{{}}{'a' * 1998}",
+                            },
+                        },
+                    )
+                    for name in ("embedder", "nli")
+                ),
+                (
+                    "/models/nli",
+                    {
+                        "inputs": "a" * 2000,
+                        "parameters": {"candidate_labels": list("abcdef")},
+                    },
+                ),
             ]
         ),
     ],
