@@ -12,6 +12,8 @@ from uvicorn.protocols.http import h11_impl
 
 # A connection without a request is closed after this number of seconds.
 _SECONDS_FOR_REQUEST = 15
+# A connection whose client reads nothing from its response is closed after this number of seconds.
+_SECONDS_FOR_READING = 60
 # Number of seconds to wait for request bodies while the server stops
 _SECONDS_FOR_BODY_AT_END = 1
 # Maximum number of open files. Half of them can be connections.
@@ -78,11 +80,14 @@ class _Connection(h11_impl.H11Protocol):
     uvicorn applies this timeout only after a response, not before the first request. In addition,
     if half of `limit_concurrency` connections are open, a new connection closes the connection that
     has been idle for longest. A client that closes its side after a request still gets the
-    response.
+    response. A client that does not read its response is disconnected, because the response stays
+    in memory until then.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        # `pause_writing` is called if anything is unread. TLS connections never resume with 0.
+        transport.set_write_buffer_limits(1)
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
@@ -104,6 +109,25 @@ class _Connection(h11_impl.H11Protocol):
             self.cycle.keep_alive = False
         # TLS connections cannot be closed on only one side.
         return is_answering and self.scheme == "http"
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading_check = self.loop.call_later(
+            _SECONDS_FOR_READING, self._check_reading, self.transport.get_write_buffer_size()
+        )
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reading_check.cancel()
+
+    def _check_reading(self, previous_size: int) -> None:
+        size = self.transport.get_write_buffer_size()
+        if size == previous_size:
+            self.transport.abort()
+        elif self.flow.write_paused:  # The connection may have been lost.
+            self._reading_check = self.loop.call_later(
+                _SECONDS_FOR_READING, self._check_reading, size
+            )
 
     def shutdown(self) -> None:
         super().shutdown()

@@ -113,6 +113,23 @@ def test_client_that_closes_sending_gets_response(running_server):
     assert partial.recv(1000) == b""
 
 
+def test_client_must_read_its_response(running_server, monkeypatch):
+    *_, connect = running_server
+    monkeypatch.setattr(connections, "_SECONDS_FOR_READING", 0.5)
+    size = 16 * 2**20
+    request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)
+    silent, slow = connect(request), connect(request)
+    response = http.client.HTTPResponse(slow)
+    response.begin()
+    parts = []
+    for _ in range(16):
+        parts.append(response.read(2**20))
+        time.sleep(0.1)
+    assert sum(map(len, parts)) == size
+    with pytest.raises((ConnectionError, http.client.IncompleteRead)):
+        read_response(silent)
+
+
 def test_shutdown_waits_only_for_complete_requests(running_server, caplog):
     server, thread, connect = running_server
     partial, complete = connect(HEADER + b"mo"), connect(HEADER + b"more")
