@@ -15,6 +15,7 @@ from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.reading import Rows, read_input
 from keras_bert.data.adapters.texts import TextAdapter, single_texts
+from keras_bert.data.arrays import unit_rows
 from keras_bert.data.batch_options import BatchOptions
 from keras_bert.data.columns import match_input_type, materialize
 from keras_bert.data.labels import rank_labels
@@ -337,9 +338,7 @@ class TextEmbedder(TupleTask):
         """Scales vectors, in a NumPy array or a tensor, to unit length if the task does."""
         if not self.normalize:
             return vectors
-        scaled = unit_vectors(keras.ops.convert_to_tensor(vectors))
-        is_array = isinstance(vectors, np.ndarray)
-        return keras.ops.convert_to_numpy(scaled) if is_array else scaled
+        return unit_rows(vectors) if isinstance(vectors, np.ndarray) else unit_vectors(vectors)
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return self.serving_embeddings(self.embed(columns["text"]))
