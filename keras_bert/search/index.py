@@ -16,7 +16,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,13 @@ from keras_bert.progress import bar
 from keras_bert.search.documents import Document
 from keras_bert.search.late_interaction import TokenVectors
 from keras_bert.search.nearest import NO_GRAPH, NearestVectors
-from keras_bert.search.passages import shorten_title, split_passages, text_with_title
+from keras_bert.search.passages import (
+    WITHOUT_ENCODER,
+    Window,
+    shorten_title,
+    split_passages,
+    text_with_title,
+)
 from keras_bert.search.retriever import (
     EmbeddingRetriever,
     Ranking,
@@ -52,7 +58,7 @@ FUSED = "fused"
 """The mode that fuses all methods."""
 DATABASE = "index.sqlite"
 # SQLite stores these numbers in the file's header.
-_APPLICATION_ID, _VERSION = 0x4B426572, 2
+_APPLICATION_ID, _VERSION = 0x4B426572, 3
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
 _SCHEMA = """
 CREATE TABLE settings(name TEXT PRIMARY KEY, value NOT NULL);
@@ -62,11 +68,12 @@ CREATE TABLE passages(id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT
     start INTEGER NOT NULL, stop INTEGER NOT NULL);
 CREATE INDEX passages_of_documents ON passages(document);
 CREATE TABLE removed(id INTEGER PRIMARY KEY);
-CREATE TABLE embedders(method TEXT PRIMARY KEY, probe BLOB NOT NULL);
+CREATE TABLE embedders(method TEXT PRIMARY KEY, probe BLOB NOT NULL, max_tokens INTEGER NOT NULL);
 """
 _EMBEDDINGS = "CREATE TABLE {}(id INTEGER PRIMARY KEY, data BLOB NOT NULL)"
-# Passages that are added in one transaction
+# Passages that are added in one transaction, if their documents have no more
 _PASSAGES_AT_A_TIME = 512
+_PASSAGES_PER_ENCODING = 128
 # Passages that are added to the word index at once
 _PASSAGES_PER_UPDATE = 20_000
 
@@ -120,14 +127,15 @@ class SearchIndex:
             files must already contain an index.
         embedders: The embedder for passages and queries, or a sequence of at most one embedder of
             each kind: a `TextEmbedder` or `StaticEmbedder`, a `SparseEmbedder`, and a
-            `LateInteractionEmbedder`. An index always needs the same ones.
+            `LateInteractionEmbedder`. An index always needs the same ones. Without any, it only
+            finds words.
 
     Attributes:
         methods: The names of the methods that find passages: `"words"`, and for each embedder
             `"vectors"`, `"sparse"` or `"late"`.
 
     Raises:
-        FileExistsError: If the directory contains other files, but no index.
+        FileExistsError: If the directory contains other files, but no index, or if it is a file.
         SearchIndexError: If the directory's index cannot be read, or has embeddings from other
             embedders.
         ValueError: If two embedders are of the same kind.
@@ -141,8 +149,12 @@ class SearchIndex:
     ```
     """
 
-    def __init__(self, directory: str | os.PathLike[str], embedders: Any | Sequence[Any]) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], embedders: Any | Sequence[Any] = ()
+    ) -> None:
         self.directory = Path(directory)
+        if self.directory.is_file():
+            raise FileExistsError(f"{directory} must be a directory. Received: a file")
         self._embedders = make_retrievers(RETRIEVERS, self.directory, embedders)
         self._lock, self._writing = threading.RLock(), threading.RLock()
         path = self.directory / DATABASE
@@ -195,19 +207,19 @@ class SearchIndex:
                 f"Received: application_id={application}, user_version={version}. Build it again "
                 "in a new directory."
             )
-        probes = dict(run("SELECT method, probe FROM embedders"))
+        stored = {name: own for name, *own in run("SELECT * FROM embedders")}
         given = [retriever.name for retriever in self._embedders]
-        if {*probes} != {*given}:
+        rule = f"{self.directory} must be opened with the embedders that it was built with"
+        if {*stored} != {*given}:
             raise SearchIndexError(
-                f"{self.directory} must be opened with embedders for the methods "
-                f"{', '.join(probes)}. Received: embedders for {', '.join(given)}"
+                f"{rule}, for the methods: {', '.join(stored) or 'none'}. Received: "
+                f"{', '.join(given) or 'none'}. Pass the same embedders (--embedder in commands)"
             )
         for retriever in self._embedders:
-            if difference := retriever.difference(probes[retriever.name]):
+            if difference := retriever.difference(*stored[retriever.name]):
                 raise SearchIndexError(
-                    f"{self.directory} must be opened with the embedders that it was built with. "
-                    f"Received: a {type(retriever.embedder).__name__} with another embedding for "
-                    f"the same text ({difference})"
+                    f"{rule}. Received: a {type(retriever.embedder).__name__} with {difference}. "
+                    "Pass the same embedders (--embedder and --sequence_length in commands)"
                 )
 
     def _identity(self) -> list[int]:
@@ -223,7 +235,8 @@ class SearchIndex:
         run(f"PRAGMA user_version = {_VERSION}")
         for retriever in self._embedders:
             run(_EMBEDDINGS.format(retriever.name))
-            run("INSERT INTO embedders VALUES(?, ?)", (retriever.name, retriever.probe.tobytes()))
+            row = retriever.name, retriever.probe.tobytes(), retriever.window.max_tokens
+            run("INSERT INTO embedders VALUES(?, ?, ?)", row)
         values = {"generation": 0, "graph": NO_GRAPH, "graph_last": 0}
         self._writer.executemany("INSERT INTO settings VALUES(?, ?)", values.items())
 
@@ -252,7 +265,8 @@ class SearchIndex:
         """Adds documents. A document with the name of another document replaces it.
 
         Documents that the index already contains unchanged are skipped, so a killed call continues
-        where it stopped. Every few hundred passages are added in one transaction.
+        where it stopped. Every few hundred passages are added in one transaction, and longer
+        documents in one each.
 
         Args:
             documents: A document, or an iterable of documents, for example from `read_documents`.
@@ -271,13 +285,12 @@ class SearchIndex:
         ):
             for group in self._groups(documents):
                 texts = [text for split in group for text in split.texts]
-                rows = self._encode(texts)
+                rows = self._encode(texts, progress_bar.update)
                 with self._transaction():
                     for split in group:
                         self._insert(split, rows)
                     self._count_generation()
                 num_added += len(group)
-                progress_bar.update(len(texts))
                 num_new += len(texts)
                 if num_new >= _PASSAGES_PER_UPDATE:
                     self._update_words()
@@ -285,12 +298,16 @@ class SearchIndex:
         self._build(verbose)
         return num_added
 
-    def _encode(self, texts: list[str]) -> Iterator[tuple[bytes, ...]]:
+    def _encode(
+        self, texts: list[str], progress: Callable[[int], Any]
+    ) -> Iterator[tuple[bytes, ...]]:
         """Returns the embeddings of each passage, in the order of the embedders."""
         rows: list[tuple[bytes, ...]] = []
-        for start in range(0, len(texts), _PASSAGES_AT_A_TIME):  # A document can have many.
-            part = texts[start : start + _PASSAGES_AT_A_TIME]
-            rows += zip(*(retriever.encode(part) for retriever in self._embedders), strict=True)
+        for start in range(0, len(texts), _PASSAGES_PER_ENCODING):
+            part = texts[start : start + _PASSAGES_PER_ENCODING]
+            encoded = [retriever.encode(part) for retriever in self._embedders]
+            rows += zip(*encoded, strict=True) if encoded else [()] * len(part)
+            progress(len(part))
         return iter(rows)
 
     def remove(self, names: str | Iterable[str]) -> int:
@@ -354,7 +371,8 @@ class SearchIndex:
                 ).fetchone()
             if row is not None and row[0] == digest:
                 continue
-            split = _split(document, digest, self._embedders)
+            windows = [retriever.window for retriever in self._embedders]
+            split = _split(document, digest, windows or [WITHOUT_ENCODER])
             group.append(split)
             names.add(document.name)
             count += len(split.spans)
@@ -520,7 +538,8 @@ def embed_document(document: Document, embedder: Any) -> list[dict[str, Any]]:
     """
     check_embedder(embedder)
     # It reads no files, and needs no probe to split.
-    split = _split(document, b"", [NearestVectors(Path(), embedder, np.zeros(0, "float32"))])
+    window = NearestVectors(Path(), embedder, np.zeros(0, "float32")).window
+    split = _split(document, b"", [window])
     if not split.spans:
         return []
     embeddings = embedder.embed_documents(split.texts)
@@ -543,17 +562,15 @@ def embed_document(document: Document, embedder: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _split(
-    document: Document, digest: bytes, retrievers: Sequence[EmbeddingRetriever]
-) -> _SplitDocument:
-    """Splits a document into passages that all retrievers can encode."""
+def _split(document: Document, digest: bytes, windows: Sequence[Window]) -> _SplitDocument:
+    """Splits a document into passages that fit into all windows."""
     text, title = document.text, document.title
-    for retriever in retrievers:
-        title = shorten_title(title, retriever.tokenizer, retriever.max_tokens // 2)
-    narrowest, *others = sorted(retrievers, key=lambda retriever: retriever.max_tokens)
+    for tokenizer, max_tokens in windows:
+        title = shorten_title(title, tokenizer, max_tokens // 2)
+    narrowest, *others = sorted(windows, key=lambda window: window.max_tokens)
     spans = split_passages(text, narrowest.tokenizer, _room(narrowest, title))
-    for retriever in others:  # Tokenizers differ in the lengths of texts.
-        tokenizer, room = retriever.tokenizer, _room(retriever, title)
+    for window in others:  # Tokenizers differ in the lengths of texts.
+        tokenizer, room = window.tokenizer, _room(window, title)
         spans = [
             (start + first, start + last)
             for start, stop in spans
@@ -566,9 +583,9 @@ def _split(
     return _SplitDocument(document, digest, title, spans)
 
 
-def _room(retriever: EmbeddingRetriever, title: str) -> int:
+def _room(window: Window, title: str) -> int:
     """Returns the number of tokens that fit into a passage after a title."""
-    return retriever.max_tokens - len(retriever.tokenizer(title))
+    return window.max_tokens - len(window.tokenizer(title))
 
 
 def _page(page_starts: Sequence[int], start: int) -> int | None:

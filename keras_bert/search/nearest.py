@@ -118,9 +118,10 @@ class NearestVectors(EmbeddingRetriever):
         self._rows.clear()
 
     def _open(self, graph: Graph) -> Any:
-        """Opens a graph without reading it. Returns `None` if its file or its library is missing.
+        """Opens a graph without reading it.
 
-        All vectors are then compared exactly.
+        Returns `None` if its library is missing, or if its file is missing or damaged. All vectors
+        are then compared exactly, until the next change builds a new graph.
         """
         if not _FILE_NAME.fullmatch(str(graph.name)):  # Others are not files of this index.
             return None
@@ -129,7 +130,10 @@ class NearestVectors(EmbeddingRetriever):
             return None
         from usearch.index import Index
 
-        index: Any = Index.restore(str(path), view=True)
+        try:
+            index: Any = Index.restore(str(path), view=True)
+        except (RuntimeError, ValueError):
+            return None
         index.expansion_search = _SEARCH  # The file does not contain it.
         return index
 

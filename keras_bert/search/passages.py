@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+import numpy as np
+
+from keras_bert.search.terms import PAIRED
 from keras_bert.text.tokenizer import Tokenizer
 
 # The end of a paragraph, of a sentence, or of a line before a heading, a list item or a table row.
@@ -15,7 +19,47 @@ _BREAKS = re.compile(
 )
 
 
-def split_passages(text: str, tokenizer: Tokenizer, max_tokens: int) -> list[tuple[int, int]]:
+_WORDS = re.compile(rf"[{PAIRED}]|[^\s{PAIRED}]+")
+
+
+class WordSplitter:
+    """Splits text into words instead of tokens, for passages without an encoder.
+
+    In scripts without spaces, each character counts as a word.
+    """
+
+    def __call__(self, text: str) -> list[str]:
+        return _WORDS.findall(text)
+
+    def flat_ids(self, texts: Sequence[str]) -> tuple[None, np.ndarray]:
+        """Returns the number of words in each text, like `Tokenizer.flat_ids` without IDs."""
+        return None, np.array([len(self(text)) for text in texts])
+
+    def tokenize_with_offsets(self, text: str) -> tuple[list[str], list[int], list[int]]:
+        """Returns the words with their starts and ends, like `Tokenizer.tokenize_with_offsets`."""
+        found = [*_WORDS.finditer(text)]
+        return [x[0] for x in found], [x.start() for x in found], [x.end() for x in found]
+
+
+class Window(NamedTuple):
+    """What fits into a passage.
+
+    Args:
+        tokenizer: The tokenizer that counts tokens.
+        max_tokens: Maximum number of tokens, without special tokens and the prompt.
+    """
+
+    tokenizer: Tokenizer | WordSplitter
+    max_tokens: int
+
+
+WITHOUT_ENCODER = Window(WordSplitter(), 200)
+"""The passages of an index without an embedder. They are about as long as with an encoder."""
+
+
+def split_passages(
+    text: str, tokenizer: Tokenizer | WordSplitter, max_tokens: int
+) -> list[tuple[int, int]]:
     """Splits a text into passages of whole sentences.
 
     A passage is as long as `max_tokens` allows. It ends earlier at the end of a paragraph if it
@@ -52,7 +96,7 @@ def text_with_title(title: str, text: str) -> str:
     return f"{title} {text}".strip()
 
 
-def shorten_title(title: str, tokenizer: Tokenizer, max_tokens: int) -> str:
+def shorten_title(title: str, tokenizer: Tokenizer | WordSplitter, max_tokens: int) -> str:
     """Cuts a title after a number of tokens."""
     ids, _, ends = tokenizer.tokenize_with_offsets(title)
     if len(ids) <= max_tokens:
@@ -84,7 +128,7 @@ def sentences(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def _units(
-    text: str, tokenizer: Tokenizer, max_tokens: int
+    text: str, tokenizer: Tokenizer | WordSplitter, max_tokens: int
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yields the start, end and tokens of sentences, or of parts of sentences that are too long."""
     found = list(sentences(text))

@@ -23,7 +23,7 @@ import numpy as np
 from keras_bert.checks import shorten_repr
 from keras_bert.data.arrays import unit_rows
 from keras_bert.data.prompts import Prompts
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.search.passages import Window
 
 Array = np.ndarray[Any, Any]
 Ranking = list[tuple[int, float]]
@@ -104,30 +104,28 @@ class EmbeddingRetriever(Retriever):
     def close(self) -> None:
         """Closes the files."""
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The embedder's tokenizer."""
-        tokenizer: Tokenizer = self.embedder.preprocessor.tokenizer
-        return tokenizer
-
     @functools.cached_property  # Every document needs it.
-    def max_tokens(self) -> int:
-        """Maximum number of tokens in a passage, without special tokens and the prompt."""
+    def window(self) -> Window:
+        """What fits into a passage."""
+        tokenizer = self.embedder.preprocessor.tokenizer
         prompts = Prompts(getattr(self.embedder, "prompts", {}))
-        prompt = len(self.tokenizer(prompts.text(prompts.document_name)))
-        return max(1, self._sequence_tokens() - prompt)
+        prompt = len(tokenizer(prompts.text(prompts.document_name)))
+        return Window(tokenizer, max(1, self._sequence_tokens() - prompt))
 
     def _sequence_tokens(self) -> int:
         return int(self.embedder.preprocessor.max_tokens(1))
 
-    def difference(self, stored: bytes) -> str:
-        """Compares the probe with the stored one. Returns `""` if it is of the same embedder."""
+    def difference(self, stored: bytes, max_tokens: int) -> str:
+        """Describes how the embedder differs from that of the stored values, or returns `""`."""
         other = np.frombuffer(stored, "float32")
         if other.shape != self.probe.shape:
-            return f"{self.probe.size} instead of {other.size} numbers"
+            return f"embeddings of {self.probe.size} instead of {other.size} numbers"
+        if max_tokens != self.window.max_tokens:
+            return f"passages of up to {self.window.max_tokens} instead of {max_tokens} tokens"
         similarity = float(other @ self.probe)
-        is_same = similarity >= _MIN_SIMILARITY or other.tobytes() == self.probe.tobytes()
-        return "" if is_same else f"cosine similarity {similarity:.3f}"
+        if similarity < _MIN_SIMILARITY and other.tobytes() != self.probe.tobytes():
+            return f"another embedding for the same text (cosine similarity {similarity:.3f})"
+        return ""
 
 
 def make_retrievers(
@@ -138,7 +136,7 @@ def make_retrievers(
     The form of an embedder's result determines its kind.
 
     Raises:
-        ValueError: If there are no embedders, or two of the same kind.
+        ValueError: If two embedders are of the same kind.
     """
     given: list[Any] = list(embedders) if isinstance(embedders, list | tuple) else [embedders]
     for embedder in given:
@@ -149,8 +147,8 @@ def make_retrievers(
         kind = kind_of(kinds, embeddings)
         probe = unit_rows(kind.flatten(embeddings).reshape(1, -1))[0]
         made[kind] = kind(directory, embedder, probe)
-    if not given or len(made) < len(given):
-        names = ", ".join(type(embedder).__name__ for embedder in given) or "none"
+    if len(made) < len(given):
+        names = ", ".join(type(embedder).__name__ for embedder in given)
         raise ValueError(
             "embedders must be an embedder, or a list with at most one dense, one sparse and one "
             f"late interaction embedder. Received: {names}"

@@ -219,16 +219,16 @@ def fuse_scores(rankings: Iterable[Ranking], count: int) -> Ranking:
         [An analysis of fusion functions for hybrid retrieval](https://arxiv.org/abs/2210.11934),
         section 3.
     """
-    found = [ranking for ranking in rankings if ranking]
+    given = [*rankings]
     fused: dict[int, float] = {}
-    for ranking in found:
+    for ranking in filter(None, given):
         highest, lowest = ranking[0][1], ranking[-1][1]
         if len(ranking) < count:
             lowest = min(lowest, 0.0)
         width = (highest - lowest) or 1.0
         for number, score in ranking:
             share = (score - lowest) / width if highest > lowest else 1.0
-            fused[number] = fused.get(number, 0.0) + share / len(found)
+            fused[number] = fused.get(number, 0.0) + share / len(given)
     return sorted(fused.items(), key=lambda item: (-item[1], item[0]))
 
 

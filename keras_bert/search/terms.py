@@ -11,19 +11,20 @@ from keras_bert.text.characters import UNSPACED, character_class
 
 # Runs of characters in scripts without spaces, and in Korean because words have particles. Korean
 # is written with syllables, or in NFD with their parts.
-_PAIRED = rf"\uac00-\ud7a3\u1100-\u11ff{UNSPACED}"
-_RUN = re.compile(rf"[{_PAIRED}]+")
+PAIRED = rf"\uac00-\ud7a3\u1100-\u11ff{UNSPACED}"
+"""The characters of these scripts, for a regular expression"""
+_RUN = re.compile(rf"[{PAIRED}]+")
 # Python does not count marks as parts of words, but most words in Hindi have them.
-_LETTER, _MARK = rf"[^\W{_PAIRED}]", f"[{character_class('Mn')}{character_class('Mc')}]"
-_WORDS = re.compile(rf"[{_PAIRED}]+|{_LETTER}(?:{_LETTER}|{_MARK})+")
-_ASCII_WORDS = re.compile(r"\w\w+", re.ASCII)  # the same for ASCII text, but three times as fast
+_LETTER, _MARK = rf"[^\W{PAIRED}]", f"[{character_class('Mn')}{character_class('Mc')}]"
+_WORDS = re.compile(rf"[{PAIRED}]+|{_LETTER}(?:{_LETTER}|{_MARK})*")
+_ASCII_WORDS = re.compile(r"\w+", re.ASCII)  # the same for ASCII text, but three times as fast
 
 
 def terms(text: str) -> Iterator[str]:
     """Yields the terms of a text in lower case.
 
-    Terms are words of at least two characters, in Unicode's form NFKC. In Chinese, Japanese, Korean
-    and Thai, they are pairs of adjacent characters, or a single character between other scripts.
+    Terms are words and numbers in Unicode's form NFKC. In Chinese, Japanese, Korean and Thai, they
+    are pairs of adjacent characters, or a single character between other scripts.
 
     Example:
 
@@ -42,8 +43,7 @@ def term_spans(text: str) -> Iterator[tuple[str, int, int]]:
     for match in _WORDS.finditer(text):
         word, begin, end = unicodedata.normalize("NFKC", match[0]).lower(), *match.span()
         if not _RUN.fullmatch(word):
-            if len(word) > 1:  # An accent is one character with its letter.
-                yield word, begin, end
+            yield word, begin, end
             continue
         is_aligned = len(word) == end - begin
         # As in Lucene's CJKAnalyzer, a single character is also a term.

@@ -84,10 +84,13 @@ class WordIndex(Retriever):
         return {word: math.log(1 + total / (1 + searcher.doc_freq(_WORDS, word))) for word in words}
 
     def is_current(self, connection: sqlite3.Connection) -> bool:
-        """Returns whether there is nothing to update. It is false after a killed process."""
+        """Returns whether there is nothing to update.
+
+        It is false after a killed process, and if the database was replaced by an older copy.
+        """
         (newest,) = connection.execute("SELECT max(id) FROM passages").fetchone()
         (num_removed,) = connection.execute("SELECT count(*) FROM removed").fetchone()
-        return (newest or 0) <= self._last() and not num_removed
+        return (newest or 0) <= self._last() <= _last_used(connection) and not num_removed
 
     def _last(self) -> int:
         """Returns the number of the newest passage in this index."""
@@ -102,6 +105,9 @@ class WordIndex(Retriever):
         removed = [number for (number,) in connection.execute("SELECT id FROM removed")]
         last = self._last()
         with self._writer() as writer:
+            if last > _last_used(connection):  # It contains passages that the database never had.
+                writer.delete_all_documents()
+                last = 0
             for number in removed:
                 writer.delete_documents_by_term(_ID, number)
             rows = connection.execute(
@@ -131,3 +137,9 @@ class WordIndex(Retriever):
             self._index.reload()
             self._generation = generation
         return self._index.searcher()
+
+
+def _last_used(connection: sqlite3.Connection) -> int:
+    """Returns the number of the last passage that was ever added to the database."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'passages'").fetchone()
+    return row[0] if row else 0

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ import time
 import unicodedata
 import warnings
 from concurrent import futures
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +39,7 @@ from tests import small_tasks
 from tests.text import small_tokenizers
 from tests.text.small_tokenizers import make_tokenizer
 from training.search import SearchConfig, load_embedders
+from training.search import main as search
 
 pytestmark = pytest.mark.on_torch
 
@@ -48,16 +51,16 @@ TEXTS = {
 }
 
 
-def make_embedder(seed=0, kind="TextEmbedder"):
+def make_embedder(seed=0, kind="TextEmbedder", length=10):
     tokenizer = make_tokenizer("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS)
     config = small_tasks.CONFIG.replace(vocabulary_size=tokenizer.vocabulary_size)
     import keras
 
     keras.utils.set_random_seed(seed)
     task_class = getattr(keras_bert, kind)
-    lengths = {"sequence_length": 10}
+    lengths = {"sequence_length": length}
     if kind == "LateInteractionEmbedder":
-        lengths = {"sequence_length": 12, "query_length": 12, "document_length": 8}
+        lengths = {"sequence_length": 12, "query_length": 12, "document_length": 10}
     preprocessor = task_class.preprocessor_class(tokenizer, **lengths)
     return task_class(keras_bert.Backbone(config), preprocessor)
 
@@ -118,6 +121,55 @@ def test_each_mode_finds_its_passages(embedder, tmp_path):
     (hit, *_) = Searcher(index).search("visa", top_k=1)
     assert hit.text[slice(*hit.snippet)] == "who needs a visa."
     assert found(index, "", mode="words") == found(index, "?!", mode="words") == []
+
+
+def test_index_without_embedder_finds_words(tmp_path):
+    index = SearchIndex(tmp_path / "index")
+    sentence = "the cat sat on the mat. "
+    add_texts(index, TEXTS | {"long": sentence * 100, "chinese": "没有空格的文字。" * 100})
+    assert found(index, "who needs a visa?")[0] == ("a", TEXTS["a"])
+    texts = [passage.text for passage in index.passages(range(len(index) + 1))]
+    assert max(map(len, texts)) < 33 * len(sentence)
+    assert "".join(texts).count("mat.") == 102
+    assert index.methods == ("words",)
+
+
+def test_build_follows_the_files(tmp_path, capsys):
+    folder, index = tmp_path / "docs", str(tmp_path / "index")
+    folder.mkdir()
+    names = [str(folder / name) for name in ("a.txt", "b.txt", "c\x1b[1m.txt")]
+    for name in names:
+        Path(name).write_text(f"visa \x1b[31m {name}")
+
+    def run(action, **options):
+        search(SearchConfig(action=action, index=index, embedder=(), **options))
+        return capsys.readouterr().out
+
+    assert "replaced: 3. Documents" in run("build", files=(str(folder),))
+    Path(names[1]).unlink()
+    Path(names[0]).write_text("dog")
+    assert "replaced: 1, removed: 1. Documents" in run("build", files=(str(folder),))
+    output = run("query", query="visa")
+    assert "c\ufffd[1m.txt, character 0" in output
+    assert "\x1b" not in output
+    with pytest.raises(ValueError, match=r"Received: .*/do$"):
+        run("remove", files=(str(tmp_path / "do"),))
+    assert "removed 2 documents" in run("remove", files=(str(folder),))
+
+
+def test_words_follow_an_older_database(embedder, tmp_path):
+    def change(texts):
+        with contextlib.closing(SearchIndex(tmp_path / "index", embedder)) as index:
+            add_texts(index, texts)
+            return index.document_names, [name for name, _ in found(index, "visa", mode="words")]
+
+    path = tmp_path / "index" / DATABASE
+    change({"a": "the cat"})
+    older = path.read_bytes()
+    change(dict.fromkeys("bcd", "visa"))
+    path.write_bytes(older)
+    assert change({}) == (["a"], [])
+    assert change({"e": "visa", "f": "the dog"}) == (["a", "e", "f"], ["e"])
 
 
 def test_embedded_documents_match_an_index(embedder, tmp_path):
@@ -240,7 +292,7 @@ def test_long_documents_are_encoded_in_parts(embedder, tmp_path, monkeypatch):
         "embed_documents",
         lambda x: sizes.append(len(x)) or np.ones((len(x), 8), "float32"),
     )
-    monkeypatch.setattr(index_module, "_PASSAGES_AT_A_TIME", 2)
+    monkeypatch.setattr(index_module, "_PASSAGES_PER_ENCODING", 2)
     index = SearchIndex(tmp_path / "index", embedder)
     index.add(Document("a", "the cat sat on the mat.\n\n" * 9))
     assert (sum(sizes), max(sizes)) == (len(index), 2)
@@ -267,11 +319,9 @@ def test_terms_contain_marks():
         decomposed = unicodedata.normalize("NFD", text)
         assert list(terms(decomposed)) == list(terms(text))
     text = "Don't __init__ a_b C9 x-ray 3.14 A"
-    assert (
-        list(terms(text))
-        == list(terms(f"{text} é"))
-        == ["don", "__init__", "a_b", "c9", "ray", "14"]
-    )
+    expected = ["don", "t", "__init__", "a_b", "c9", "x", "ray", "3", "14", "a"]
+    assert list(terms(text)) == expected
+    assert list(terms(f"{text} é")) == [*expected, "é"]
 
 
 def test_killed_process_loses_only_its_transaction(embedder, tmp_path):
@@ -324,7 +374,7 @@ def test_each_embedder_adds_a_method(embedders, tmp_path):
         for method in ("words", "sparse", "vectors"):
             numbers = [number for number, _ in reader.search(method, query, 10)]
             assert len(index.passages(numbers)) == len(numbers) > 0
-    with pytest.raises(SearchIndexError, match=r"for the methods .* Received: embedders for vec"):
+    with pytest.raises(SearchIndexError, match=r"for the methods: .*\. Received: vectors\."):
         SearchIndex(tmp_path / "index", dense)
     with pytest.raises(ValueError, match=r"at most one dense, .* Received: TextEmbedder, TextE"):
         SearchIndex(tmp_path / "other", [dense, dense])
@@ -383,7 +433,15 @@ def test_one_of_two_processes_builds_the_graph(embedder, tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(built) == 1
-    assert len([*(tmp_path / "index").glob("vectors-*.usearch")]) == 1
+    (graph,) = (tmp_path / "index").glob("vectors-*.usearch")
+    # A damaged graph is built again.
+    expected = found(index, "visa", mode="vectors")
+    index.close()
+    graph.write_bytes(graph.read_bytes()[:100])
+    index = SearchIndex(tmp_path / "index", embedder)
+    assert found(index, "visa", mode="vectors") == expected
+    index.add(Document("new", "dog"))
+    assert len(built) == 2
 
 
 def test_changes_wait_for_another_process(embedder, tmp_path):
@@ -411,9 +469,16 @@ def test_foreign_directories_and_embedders_raise(embedder, tmp_path):
     with pytest.raises(FileExistsError, match=r"with photo\.jpg, but without index\.sqlite"):
         SearchIndex(tmp_path, embedder)
     assert os.listdir(tmp_path) == ["photo.jpg"]
+    with pytest.raises(FileExistsError, match=r"must be a directory\. Received: a file"):
+        SearchIndex(tmp_path / "photo.jpg", embedder)
     SearchIndex(tmp_path / "index", embedder).close()
-    with pytest.raises(SearchIndexError, match=r"Received: a TextEmbedder .* \(cosine similarity"):
-        SearchIndex(tmp_path / "index", make_embedder(1))
+    for other, difference in (
+        (make_embedder(1), "a TextEmbedder with .* \\(cosine similarity"),
+        (make_embedder(length=9), "a TextEmbedder with passages of up to 7 instead of 8 tokens"),
+        ((), "none"),
+    ):
+        with pytest.raises(SearchIndexError, match=rf"Received: {difference}"):
+            SearchIndex(tmp_path / "index", other)
     for name, content in (("text", b"not a database" * 100), ("other", None)):
         (tmp_path / name).mkdir()
         path = tmp_path / name / DATABASE
@@ -503,7 +568,8 @@ def test_read_documents(tmp_path):
     writer.add_blank_page(72, 72)
     writer.add_blank_page(72, 72)
     writer.write(tmp_path / "d.pdf")
-    documents = list(read_documents(tmp_path))
+    with pytest.warns(UserWarning, match=r"d\.pdf contains no text"):
+        documents = list(read_documents(tmp_path))
     assert [(x.name.removeprefix(str(tmp_path)), x.title) for x in documents] == [
         ("/b.html", "Über"),
         ("/d.pdf", ""),
@@ -516,14 +582,37 @@ def test_read_documents(tmp_path):
     with pytest.raises(ValueError, match=r"e\.pdf cannot be read: "):
         list(read_documents(tmp_path / "e.pdf"))
     (tmp_path / "f.md").write_text("<!-- nothing else -->")
-    (tmp_path / "g.txt").write_bytes(b"\xff")
+    (tmp_path / "g.txt").write_bytes(b"\xe9t\xe9")
     (tmp_path / os.fsdecode(b"h\xff.txt")).write_text("x")
-    with pytest.warns(UserWarning, match="left out: ") as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         names = [document.name for document in read_documents(tmp_path)]
-    assert [str(each.message).rsplit("/")[-1][:5] for each in caught] == ["e.pdf", "g.txt"]
+    messages = "\n".join(str(each.message).replace(str(tmp_path), "") for each in caught)
+    assert re.findall(r"/(\S+) contains no text", messages) == ["d.pdf", "f.md"]
+    assert re.findall(r"left out: /([^\s,]+)", messages) == ["e.pdf", "g.txt"]
     assert [name.removeprefix(str(tmp_path)) for name in names] == [
         *("/b.html", "/d.pdf", "/f.md", "/h\\xff.txt", "/a/x.md")
     ]
+    # Only files that are not UTF-8 are in the given encoding.
+    folder = tmp_path / "encodings"
+    folder.mkdir()
+    (folder / "1.txt").write_text("naïve", "utf-8")
+    (folder / "2.txt").write_text("été", "cp1252")
+    (folder / "3.html").write_bytes("<meta charset=euc-kr><p>비자".encode("euc-kr"))
+    texts = [document.text.strip() for document in read_documents(folder, "cp1252")]
+    assert texts == ["naïve", "été", "비자"]
+    (folder / "1.txt").rename(folder / "1.bin")
+    for path in (folder / "2.txt", folder / "3.html"):
+        path.unlink()
+    with pytest.warns(UserWarning, match="encodings has no files with the suffixes"):
+        assert list(read_documents(folder)) == []
+    (folder / "code.md").write_text("Run `a  b`:\n\n```\nif x:\n  y\n\nz\n```\n")
+    (document,) = read_documents(folder)
+    lines = [line.removeprefix("  ") for line in document.text.splitlines()]
+    assert lines[-5:-1] == ["if x:", "  y", "", "z"]
+    for parts in ((Path("a"), "x"), ("a", None), ("a", "x", float("nan"))):
+        with pytest.raises(ValueError, match=r"of the document .* must be a string\. Received: "):
+            Document(*parts)
     with pytest.raises(ValueError, match=r"c\.bin must have one of the suffixes"):
         list(read_documents(tmp_path / "c.bin"))
     with pytest.raises(FileNotFoundError, match="missing does not exist"):

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -247,7 +246,7 @@ def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject
         return _reranked(first, reranker)
 
     builds: dict[str, Callable[[], Build]] = {
-        "words": lambda: _search_index(_without_vectors(), directory, "words"),
+        "words": lambda: _search_index((), directory, "words"),
         "static": lambda: _products(load(keras_bert.StaticEmbedder)),
         "vectors": lambda: _products(load(keras_bert.TextEmbedder)),
         "sparse": lambda: _products(load(keras_bert.SparseEmbedder)),
@@ -308,19 +307,6 @@ def _search_index(embedder: Any, directory: Path, mode: Mode, top_k: int = 10) -
         return search, sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
     return build
-
-
-def _without_vectors() -> Any:
-    """Returns an embedder for an index that is only searched by words. Documents stay whole."""
-    tokenizer = keras_bert.TextEmbedder.from_preset(minilm.NAME).preprocessor.tokenizer
-    preprocessor = types.SimpleNamespace(tokenizer=tokenizer, max_tokens=lambda num_texts: 10**9)
-
-    def embed(texts: Sequence[str]) -> np.ndarray:
-        return np.ones((len(texts), 1), "float32")
-
-    return types.SimpleNamespace(
-        preprocessor=preprocessor, embed_documents=embed, embed_queries=embed
-    )
 
 
 def _reranked(build_first: Build, reranker: Any) -> Build:
