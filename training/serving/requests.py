@@ -14,11 +14,20 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .json_fields import RequestError, describe_json, encode_json, read_object, read_text
+from .json_fields import (
+    MAX_BYTES_OF_ANSWER,
+    RequestError,
+    describe_json,
+    encode_json,
+    read_object,
+    read_text,
+)
 from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
 
 _KEYS = ("instances", "inputs")
 _LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
+# Minimum number of bytes per element of a list in a response, such as 0 and a comma
+_MIN_BYTES_OF_ELEMENT = 2
 # Maximum total length of an object's names in an error message
 _LONGEST_NAMES = 80
 # Padding values for list outputs, by element type
@@ -80,6 +89,16 @@ def write_answer(request: PredictRequest, answers: Sequence[Row]) -> bytes:
         ValueError: If a number is not finite.
     """
     names = sorted(answers[0])
+    lists = (
+        [answer[name] for answer in answers if isinstance(answer[name], list)] for name in names
+    )
+    longest = sum(max(map(len, values), default=1) for values in lists)
+    if longest * len(answers) * _MIN_BYTES_OF_ELEMENT > MAX_BYTES_OF_ANSWER:
+        raise RequestError(
+            f"the response must have at most {MAX_BYTES_OF_ANSWER} bytes. Received: {len(answers)} "
+            f"examples, whose outputs are padded to {longest} elements each. Send fewer examples, "
+            "or separate requests for long and short texts"
+        )
     columns = {name: _padded([answer[name] for answer in answers]) for name in names}
     if request.is_columns:
         return encode_json({"outputs": columns[names[0]] if len(names) == 1 else columns})

@@ -123,6 +123,10 @@ def test_response_omits_name_of_single_output():
         write_answer(rows, [{"score": float("nan")}])
     with pytest.raises(RequestError, match=r"must have at most 67108864 bytes. Received: \d+"):
         write_answer(rows, [{"word": "a" * 2**25}] * 2)
+    # One long text among short texts. The padding would need more memory than the response may.
+    long, short = ({"words": ["a"] * n, "starts": [0] * n} for n in (100_000, 1))
+    with pytest.raises(RequestError, match=r"1000 examples, .* padded to 200000 elements each"):
+        write_answer(rows, [long, *[short] * 999])
 
 
 def test_lists_are_padded_to_the_longest():
