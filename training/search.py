@@ -175,10 +175,11 @@ def _is_in(name: str, path: str) -> bool:
 
 def load_embedders(config: SearchConfig) -> list[Any]:
     """Loads the embedders. Their files determine their kinds."""
-    return [_load_embedder(checkpoint, config.sequence_length) for checkpoint in config.embedder]
+    return [load_embedder(checkpoint, config.sequence_length) for checkpoint in config.embedder]
 
 
-def _load_embedder(preset: str, length: int) -> Any:
+def load_embedder(preset: str, length: int) -> Any:
+    """Loads an embedder for passages with at most `length` tokens."""
     import keras_bert
     from keras_bert import checkpoints
 

@@ -40,6 +40,7 @@ from ..engine.options import CommandConfig, NonNegativeInt, PositiveInt
 from ..readers.question_files import read_questions
 from ..readers.trec_files import Collection, rank_documents, read_collection
 from ..scores.ranking_scores import ranking_scores
+from ..search import load_embedder
 from . import retrieval_peers
 from .retrieval_peers import MOST_FOUND, PEERS, Build, Documents, Search
 
@@ -67,7 +68,7 @@ class RetrievalConfig(CommandConfig):
         num_queries: Number of queries to use, at equal distances. 0 uses all.
         candidates: Number of documents to re-rank.
         sequence_length: Maximum number of tokens in a document. Longer documents are truncated, or
-            for late, fused and reranked split.
+            for words, late, fused and reranked split.
         rounds: Number of rounds per subject.
         json: File for the results as JSON.
         overwrite: Whether to replace an existing file of --json.
@@ -229,29 +230,24 @@ def make_subject(name: str, config: RetrievalConfig, directory: Path) -> Subject
     """
     kind, _, checkpoint = name.partition(":")
 
-    def load(task: Any, option: str = "sequence_length", checkpoint: str = checkpoint) -> Any:
-        return task.from_preset(checkpoint, **{option: config.sequence_length})
+    def load(task: Any) -> Any:
+        return task.from_preset(checkpoint, sequence_length=config.sequence_length)
 
-    def fused() -> Build:
-        return _search_index(load(keras_bert.TextEmbedder), directory, "fused")
-
-    def late() -> Build:
-        embedder = load(keras_bert.LateInteractionEmbedder, "document_length")
-        return _search_index(embedder, directory, "late")
+    def index(mode: Mode, checkpoint: str = checkpoint, top_k: int = 10) -> Build:
+        embedder = load_embedder(checkpoint, config.sequence_length)
+        return _search_index(embedder, directory, mode, top_k)
 
     def reranked() -> Build:
         reranker = keras_bert.load_model(checkpoint, compile=False)
-        embedder = load(keras_bert.TextEmbedder, checkpoint=minilm.NAME)
-        first = _search_index(embedder, directory, "fused", config.candidates)
-        return _reranked(first, reranker)
+        return _reranked(index("fused", minilm.NAME, config.candidates), reranker)
 
     builds: dict[str, Callable[[], Build]] = {
         "words": lambda: _search_index((), directory, "words"),
         "static": lambda: _products(load(keras_bert.StaticEmbedder)),
         "vectors": lambda: _products(load(keras_bert.TextEmbedder)),
         "sparse": lambda: _products(load(keras_bert.SparseEmbedder)),
-        "late": late,
-        "fused": fused,
+        "late": lambda: index("late"),
+        "fused": lambda: index("fused"),
         "reranked": reranked,
     }
     kinds = [*builds, *PEERS]
