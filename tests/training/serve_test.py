@@ -298,6 +298,9 @@ def test_environment_variable_sets_api_key(monkeypatch):
     monkeypatch.setenv("KERAS_BERT_API_KEY", "secret")
     assert ServerConfig().key == "secret"
     assert ServerConfig(api_key="other").key == "other"
+    monkeypatch.setenv("KERAS_BERT_API_KEY", "")
+    with pytest.raises(ValueError, match=r"KERAS_BERT_API_KEY must be a key\. Received: an empty"):
+        ServerConfig()
 
 
 @pytest.mark.parametrize(

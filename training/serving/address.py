@@ -71,6 +71,11 @@ class ServerConfig(CommandConfig):
         super().__post_init__()
         if self.port >= _PORTS:
             raise ValueError(f"--port must be a number below {_PORTS}. Received: {self.port}")
+        if not self.api_key and os.environ.get(API_KEY) == "":
+            raise ValueError(
+                f"The environment variable {API_KEY} must be a key. Received: an empty string. "
+                "Unset it to accept requests without a key"
+            )
         for origin in self.allowed_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(
