@@ -23,7 +23,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ from .engine.saved_models import class_of_preset
 from .serving.address import LIBRARIES, ServerConfig, listening
 
 if TYPE_CHECKING:
-    from keras_bert.search import Document, Hit, Searcher, SearchIndex
+    from keras_bert.search import Hit, Searcher, SearchIndex
 
     from .serving.address import Listener
 
@@ -69,6 +69,8 @@ class SearchConfig(ServerConfig):
         candidates: Number of passages of each method to fuse, and to re-rank.
         sequence_length: Maximum number of tokens in a passage, including special tokens. An index
             always needs the same value. A .keras file has its own.
+        prune: For build, whether to also remove documents of the directories in files if their file
+            does not exist any more. Only names with the suffix of a file that can be read count.
         encoding: The encoding of text files that are not UTF-8.
         json: Whether to print a JSON object for each passage.
     """
@@ -84,6 +86,7 @@ class SearchConfig(ServerConfig):
     top_k: PositiveInt = 5
     candidates: PositiveInt = 50
     sequence_length: PositiveInt = 256
+    prune: bool = False
     encoding: str = UTF_8
     json: bool = False
 
@@ -95,9 +98,11 @@ class SearchConfig(ServerConfig):
         if self.action in ("build", "remove", "serve"):
             yield ["query", "mode", "top_k", "json"], reason
         if self.action in ("query", "serve", "remove"):
-            yield ["encoding"], reason
+            yield ["encoding", "prune"], reason
         if self.action in ("query", "serve"):
             yield ["files"], reason
+        if not self.embedder:
+            yield ["sequence_length"], "--embedder is empty"
         if self.action in ("build", "query", "remove"):
             yield [field.name for field in dataclasses.fields(ServerConfig)], reason
 
@@ -143,34 +148,51 @@ def main(config: SearchConfig) -> None:
 
 
 def _build(config: SearchConfig, index: SearchIndex) -> None:
-    """Adds files, and removes documents whose files do not exist any more."""
+    """Adds files, and removes documents whose files do not exist any more with `prune`."""
     from keras_bert.search import read_documents
 
-    read = set()
-
-    def documents() -> Iterator[Document]:
-        for document in read_documents(config.files, config.encoding):
-            read.add(document.name)
-            yield document
-
     try:
-        num_added = index.add(documents(), verbose=1)
+        num_added = index.add(read_documents(config.files, config.encoding), verbose=1)
     except KeyboardInterrupt as error:
         error.add_note("the same command continues the index")
         raise
-    num_removed = index.remove(
+    missing = [
         name
-        for name in {*index.document_names} - read
-        if any(_is_in(name, path) for path in config.files) and not os.path.lexists(name)
-    )
-    removed = f", removed: {num_removed}" if num_removed else ""
+        for name in index.document_names
+        if any(_is_in(name, path) for path in config.files) and _is_missing(name)
+    ]
+    if config.prune and missing:
+        index.remove(missing)
     total = len(index.document_names)
-    print(f"added or replaced: {num_added}{removed}. Documents in {config.index}: {total}")
+    print(f"added or replaced: {num_added}. Documents in {config.index}: {total}")
+    if missing and config.prune:
+        print(f"removed {len(missing)} documents whose files do not exist any more")
+    elif missing:
+        print(
+            f"{len(missing)} documents are kept although their files do not exist any more, such "
+            f"as {_printable(missing[0])}. --prune removes them"
+        )
 
 
 def _is_in(name: str, path: str) -> bool:
     """Returns whether a document's name is a path, or is in this directory."""
     return name == path or Path(name).is_relative_to(path)
+
+
+def _is_missing(name: str) -> bool:
+    """Returns whether a document was a file that does not exist any more."""
+    from keras_bert.search.documents import SUFFIXES
+
+    # Documents from elsewhere have other names. An escape stands for a byte of the file's name.
+    if Path(name).suffix.lower() not in SUFFIXES or "\\x" in name:
+        return False
+    try:
+        os.lstat(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # for example in a directory that cannot be read
+        pass
+    return False
 
 
 def load_embedders(config: SearchConfig) -> list[Any]:
@@ -235,6 +257,10 @@ def _model(path: str) -> Any:
     return keras_bert.load_model(path, compile=False) if path else None
 
 
+def _printable(name: str) -> str:
+    return _CONTROLS.sub("\ufffd", name)
+
+
 def shown(hits: Sequence[Hit], is_terminal: bool) -> list[str]:
     """Returns the lines to print for each passage. In a terminal, the snippet is bold."""
     before, after = (_BOLD, _PLAIN) if is_terminal else ("[", "]")
@@ -242,7 +268,7 @@ def shown(hits: Sequence[Hit], is_terminal: bool) -> list[str]:
     for rank, hit in enumerate(hits, start=1):
         start, end = hit.snippet
         place = f"page {hit.page}" if hit.page is not None else f"character {hit.start}"
-        name = _CONTROLS.sub("\ufffd", hit.document)
+        name = _printable(hit.document)
         source = _CONTROLS.sub(" ", hit.text)
         parts = source[:start], before, source[start:end], after, source[end:]
         text = " ".join("".join(parts).split())

@@ -274,5 +274,6 @@ def same_in_rows(xp: Arrays, value: int, lengths: Any) -> Ragged:
 
 def unit_rows(vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Scales vectors `(rows, dim)` to unit L2 norm, in float32. Zero vectors stay zero."""
+    vectors = np.asarray(vectors, "float32")
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), "float32")
+    return np.asarray(vectors / np.maximum(norms, 1e-12))

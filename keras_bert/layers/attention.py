@@ -333,6 +333,8 @@ class Attention(Layer):
     def compute_output_spec(
         self,
         inputs: Tensor,
+        layout: Tensor | None = None,
+        relative: Tensor | None = None,
         output_positions: Tensor | None = None,
         **options: Any,
     ) -> Tensor:

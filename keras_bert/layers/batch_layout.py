@@ -134,7 +134,7 @@ class BatchLayoutBuilder(keras.layers.Layer):
 
     def compute_output_spec(
         self, inputs: dict[str, Tensor], training: bool = False
-    ) -> tuple[dict[str, Tensor], BatchLayout]:
+    ) -> tuple[dict[str, Tensor], keras.KerasTensor]:
         """Returns symbolic IDs, and one symbolic tensor for the layout.
 
         Keras connects layers by these outputs, and does not allow `None` as an output. So symbolic

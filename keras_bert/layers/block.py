@@ -195,9 +195,14 @@ class TransformerBlock(keras.layers.Layer):
         )
 
     def compute_output_spec(
-        self, inputs: Tensor, output_positions: Tensor | None = None, **options: Any
+        self,
+        inputs: Tensor,
+        layout: Tensor | None = None,
+        relative: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        **options: Any,
     ) -> Tensor:
-        return self.attention.compute_output_spec(inputs, output_positions)
+        return self.attention.compute_output_spec(inputs, output_positions=output_positions)
 
     def get_config(self) -> dict[str, Any]:
         parts = {name: getattr(self, name) for name in _PARTS}

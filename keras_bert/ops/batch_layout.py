@@ -20,7 +20,7 @@ from keras_bert.ops.reference import cos_sin_of, length_of
 from keras_bert.ops.varlen import NUM_GROUPS, Varlen
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class BatchLayout:
     """The arrangement of tokens, which tokens attend to each other, and their RoPE angles.
 

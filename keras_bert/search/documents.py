@@ -19,6 +19,12 @@ _TEXT_SUFFIXES = (".txt", ".text", ".rst")
 _MARKDOWN_SUFFIXES = (".md", ".markdown")
 _HTML_SUFFIXES = (".html", ".htm")
 _CHARSET = re.compile(rb"""charset=["']?([\w.:-]+)""", re.IGNORECASE)
+# Browsers read these declared encodings as code pages that include them.
+_AS_IN_BROWSERS = {
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **{"euc_kr": "cp949", "shift_jis": "cp932"},
+}
 _CHARSET_BYTES = 1024  # The HTML standard requires the declaration there.
 
 
@@ -124,7 +130,7 @@ def _files(directory: Path) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(parent, name)
             is_known = path.suffix.lower() in _READERS and not name.startswith(".")
-            if is_known and not path.is_symlink():
+            if is_known and not os.path.islink(path):
                 yield path
 
 
@@ -168,6 +174,7 @@ def _read_html(path: Path, encoding: str) -> Document:
     with contextlib.suppress(LookupError):
         if declared:
             encoding = codecs.lookup(declared[1].decode("ascii", "replace")).name
+            encoding = _AS_IN_BROWSERS.get(encoding, encoding)
     return _from_html(path, _content(path, encoding))
 
 
@@ -214,3 +221,5 @@ _READERS: dict[str, Callable[[Path, str], Document]] = {
     **dict.fromkeys(_HTML_SUFFIXES, _read_html),
     ".pdf": _read_pdf,
 }
+SUFFIXES = tuple(_READERS)
+"""The suffixes of files that can be read."""

@@ -90,7 +90,17 @@ class WordIndex(Retriever):
         """
         (newest,) = connection.execute("SELECT max(id) FROM passages").fetchone()
         (num_removed,) = connection.execute("SELECT count(*) FROM removed").fetchone()
-        return (newest or 0) <= self._last() <= _last_used(connection) and not num_removed
+        last = self._last()
+        return (newest or 0) <= last and not num_removed and self._fits(connection, last)
+
+    def _fits(self, connection: sqlite3.Connection, last: int) -> bool:
+        """Returns whether this index has the database's passages, up to a number."""
+        expected = sum(
+            connection.execute(f"SELECT count(*) FROM {table} WHERE id <= ?", (last,)).fetchone()[0]
+            for table in ("passages", "removed")
+        )
+        # SQLite does not use a number again, unless an older copy replaces the database.
+        return last <= _last_used(connection) and self._index.searcher().num_docs == expected
 
     def _last(self) -> int:
         """Returns the number of the newest passage in this index."""
@@ -105,7 +115,7 @@ class WordIndex(Retriever):
         removed = [number for (number,) in connection.execute("SELECT id FROM removed")]
         last = self._last()
         with self._writer() as writer:
-            if last > _last_used(connection):  # It contains passages that the database never had.
+            if not self._fits(connection, last):
                 writer.delete_all_documents()
                 last = 0
             for number in removed:

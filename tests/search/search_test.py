@@ -134,7 +134,8 @@ def test_index_without_embedder_finds_words(tmp_path):
     assert index.methods == ("words",)
 
 
-def test_build_follows_the_files(tmp_path, capsys):
+def test_build_follows_the_files(tmp_path, capsys, monkeypatch):
+
     folder, index = tmp_path / "docs", str(tmp_path / "index")
     folder.mkdir()
     names = [str(folder / name) for name in ("a.txt", "b.txt", "c\x1b[1m.txt")]
@@ -146,9 +147,35 @@ def test_build_follows_the_files(tmp_path, capsys):
         return capsys.readouterr().out
 
     assert "replaced: 3. Documents" in run("build", files=(str(folder),))
+    # They are from elsewhere, or may exist.
+    others = [
+        "https://a.example/b",
+        "7",
+        str(folder / r"\xff.txt"),
+        str(folder / "locked" / "e.txt"),
+    ]
+    with contextlib.closing(SearchIndex(index)) as opened:
+        opened.add(Document(name, "mat") for name in others)
+    lstat = os.lstat
+
+    def lstat_or_fail(path):
+        if "locked" in str(path):
+            raise PermissionError
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", lstat_or_fail)
     Path(names[1]).unlink()
     Path(names[0]).write_text("dog")
-    assert "replaced: 1, removed: 1. Documents" in run("build", files=(str(folder),))
+    output = run("build", files=(str(folder),))
+    assert "replaced: 1. Documents" in output
+    assert (
+        f"1 documents are kept although their files do not exist any more, such as {names[1]}"
+        in output
+    )
+    assert "removed 1 documents" in run("build", files=(str(folder),), prune=True)
+    with contextlib.closing(SearchIndex(index)) as opened:
+        assert opened.document_names == sorted([names[0], names[2], *others])
+        opened.remove(others)
     output = run("query", query="visa")
     assert "c\ufffd[1m.txt, character 0" in output
     assert "\x1b" not in output
@@ -164,12 +191,18 @@ def test_words_follow_an_older_database(embedder, tmp_path):
             return index.document_names, [name for name, _ in found(index, "visa", mode="words")]
 
     path = tmp_path / "index" / DATABASE
-    change({"a": "the cat"})
+    change({"a": "the cat", "z": "visa"})
+    older = path.read_bytes()
+    with contextlib.closing(SearchIndex(tmp_path / "index", embedder)) as index:
+        index.remove("z")
+    path.write_bytes(older)
+    assert change({}) == (["a", "z"], ["z"])
+    change({"z": "mat"})
     older = path.read_bytes()
     change(dict.fromkeys("bcd", "visa"))
     path.write_bytes(older)
-    assert change({}) == (["a"], [])
-    assert change({"e": "visa", "f": "the dog"}) == (["a", "e", "f"], ["e"])
+    assert change({}) == (["a", "z"], [])
+    assert change({"e": "visa", "f": "the dog"}) == (["a", "e", "f", "z"], ["e"])
 
 
 def test_embedded_documents_match_an_index(embedder, tmp_path):
@@ -598,9 +631,9 @@ def test_read_documents(tmp_path):
     folder.mkdir()
     (folder / "1.txt").write_text("naïve", "utf-8")
     (folder / "2.txt").write_text("été", "cp1252")
-    (folder / "3.html").write_bytes("<meta charset=euc-kr><p>비자".encode("euc-kr"))
+    (folder / "3.html").write_bytes("<meta charset=euc-kr><p>비자 똠".encode("cp949"))
     texts = [document.text.strip() for document in read_documents(folder, "cp1252")]
-    assert texts == ["naïve", "été", "비자"]
+    assert texts == ["naïve", "été", "비자 똠"]
     (folder / "1.txt").rename(folder / "1.bin")
     for path in (folder / "2.txt", folder / "3.html"):
         path.unlink()
