@@ -156,11 +156,14 @@ def _build(config: SearchConfig, index: SearchIndex) -> None:
     except KeyboardInterrupt as error:
         error.add_note("the same command continues the index")
         raise
-    missing = [
-        name
-        for name in index.document_names
-        if any(_is_in(name, path) for path in config.files) and _is_missing(name)
-    ]
+    missing: set[str] = set()
+    for path in config.files:
+        names = [name for name in index.document_names if _is_in(name, path)]
+        gone = [name for name in names if _is_missing(name)]
+        if gone and len(gone) == len(names):  # The directory may be on a disk that is not mounted.
+            print(f"no document of {path} has a file any more. remove --files={path} removes them")
+        else:
+            missing |= {*gone}
     if config.prune and missing:
         index.remove(missing)
     total = len(index.document_names)
@@ -170,7 +173,7 @@ def _build(config: SearchConfig, index: SearchIndex) -> None:
     elif missing:
         print(
             f"{len(missing)} documents are kept although their files do not exist any more, such "
-            f"as {_printable(missing[0])}. --prune removes them"
+            f"as {_printable(min(missing))}. --prune removes them"
         )
 
 

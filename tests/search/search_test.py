@@ -179,6 +179,11 @@ def test_build_follows_the_files(tmp_path, capsys, monkeypatch):
     output = run("query", query="visa")
     assert "c\ufffd[1m.txt, character 0" in output
     assert "\x1b" not in output
+    folder.rename(tmp_path / "unmounted")
+    folder.mkdir()
+    with pytest.warns(UserWarning, match="docs has no files with the suffixes"):
+        output = run("build", files=(str(folder),), prune=True)
+    assert f"no document of {folder} has a file any more" in output
     with pytest.raises(ValueError, match=r"Received: .*/do$"):
         run("remove", files=(str(tmp_path / "do"),))
     assert "removed 2 documents" in run("remove", files=(str(folder),))
