@@ -157,10 +157,11 @@ def _build(config: SearchConfig, index: SearchIndex) -> None:
         error.add_note("the same command continues the index")
         raise
     missing: set[str] = set()
+    names = index.document_names
     for path in config.files:
-        names = [name for name in index.document_names if _is_in(name, path)]
-        gone = [name for name in names if _is_missing(name)]
-        if gone and len(gone) == len(names):  # The directory may be on a disk that is not mounted.
+        inside = [name for name in names if _is_in(name, path)]
+        gone = [name for name in inside if _is_missing(name)]
+        if gone and gone == inside:  # The directory may be on a disk that is not mounted.
             print(f"no document of {path} has a file any more. remove --files={path} removes them")
         else:
             missing |= {*gone}

@@ -182,7 +182,7 @@ class RestorePadding(keras.layers.Layer):
         inputs: Float `(1, tokens, hidden)`, the vectors of all tokens or at the output positions.
         ids: int `(batch, length)`, the token IDs or output positions. Only their shape is used.
         layout: The second output of `BatchLayoutBuilder`.
-        at_positions: Whether the vectors are those at the output positions.
+        at_positions: Whether the inputs are only at the output positions.
 
     Output shape:
         `(batch, length, hidden)`. If the batch is padded or packed, the inputs are unchanged.

@@ -498,8 +498,8 @@ class SearchIndex:
                 ).fetchone()
                 pages = json.loads(page_starts)
                 for number, start, stop in own:
-                    place = _page(pages, start)
-                    found[number] = Passage(number, name, title, text[start:stop], start, place)
+                    page = _page(pages, start)
+                    found[number] = Passage(number, name, title, text[start:stop], start, page)
         return [found[number] for number in numbers if number in found]
 
     def _newest(self) -> int:
